@@ -1,0 +1,283 @@
+//! The innermost loops: a block of the result held in registers while the reduction runs.
+
+use super::vector::{Lanes, Vector};
+#[cfg(target_arch = "x86_64")]
+use super::vector::{Avx2, Avx512, Narrow};
+use crate::cpu::simd::{Isa, isa};
+
+/// One block of `C = A·B`: rows of `A` are broadcast, rows of `B` are vectors.
+///
+/// The reduction is cut into `segments` of `length` steps each, so that a convolution reads its
+/// window straight from the image: element `t` of segment `s` of row `i` of `A` is
+/// `a[a_rows[i] + a_segments[s] + t·a_step]`, and its row of `B` starts at
+/// `b[b_segments[s] + t·b_step]`.
+pub(crate) struct Tile {
+    pub a: *const f32,
+    /// One offset a row; rows of one tile may repeat.
+    pub a_rows: *const usize,
+    pub a_segments: *const usize,
+    pub a_step: usize,
+    pub segments: usize,
+    pub length: usize,
+    pub b: *const f32,
+    pub b_segments: *const usize,
+    pub b_step: usize,
+    pub c: *mut f32,
+    pub c_rows: *const usize,
+    /// Valid columns of this tile.
+    pub columns: usize,
+    pub start: Start,
+    pub relu: bool,
+}
+
+/// What a sum starts from.
+#[derive(Clone, Copy)]
+pub(crate) enum Start {
+    /// Zero: the result is overwritten.
+    Zero,
+    /// One value a column.
+    Bias(*const f32),
+    /// What the result holds.
+    Sum,
+}
+
+/// A compiled tile: reads and writes what its [`Tile`] names.
+pub(crate) type TileFn = unsafe fn(&Tile);
+
+/// The tile of one number of rows.
+pub(crate) struct Height {
+    pub rows: usize,
+    /// For `columns` equal to the width.
+    pub full: TileFn,
+    /// For fewer columns than the width, but more than the width less one register.
+    pub part: TileFn,
+}
+
+/// The tiles of one width, by rising number of rows.
+pub(crate) struct Width {
+    pub columns: usize,
+    pub heights: &'static [Height],
+}
+
+impl Width {
+    /// Rows of the tallest tile.
+    pub fn rows(&self) -> usize {
+        self.heights[self.heights.len() - 1].rows
+    }
+
+    /// The smallest tile of at least `rows` rows.
+    pub fn height(&self, rows: usize) -> &'static Height {
+        let found = self.heights.iter().find(|h| h.rows >= rows);
+        found.unwrap_or(&self.heights[self.heights.len() - 1])
+    }
+}
+
+#[inline(always)]
+unsafe fn tile<V: Vector, const M: usize, const N: usize, const PART: bool>(t: &Tile) {
+    let last = t.columns - (N - 1) * V::LANES;
+    // SAFETY: the caller's tile names memory that it may read and write, and only `columns` of it
+    // are touched beyond full registers; the vector operations are there by this function's callers.
+    unsafe {
+        let load = |p: *const f32, j: usize| {
+            if PART && j == N - 1 {
+                V::load_part(p.add(j * V::LANES), last)
+            } else {
+                V::load(p.add(j * V::LANES))
+            }
+        };
+        let rows: [*const f32; M] = std::array::from_fn(|i| t.a.add(*t.a_rows.add(i)));
+        let mut sum = [[V::splat(0.0); N]; M];
+        match t.start {
+            Start::Zero => {}
+            Start::Bias(bias) => {
+                let bias: [V; N] = std::array::from_fn(|j| load(bias, j));
+                for row in &mut sum {
+                    *row = bias;
+                }
+            }
+            // All rows are read before any is written: a repeated row then stays right.
+            Start::Sum => {
+                for (i, row) in sum.iter_mut().enumerate() {
+                    let c = t.c.add(*t.c_rows.add(i));
+                    *row = std::array::from_fn(|j| load(c, j));
+                }
+            }
+        }
+        for s in 0..t.segments {
+            let mut at = *t.a_segments.add(s);
+            let mut b = t.b.add(*t.b_segments.add(s));
+            for _ in 0..t.length {
+                let column: [V; N] = std::array::from_fn(|j| load(b, j));
+                for i in 0..M {
+                    let a = V::splat(*rows[i].add(at));
+                    for j in 0..N {
+                        sum[i][j] = a.mul_add(column[j], sum[i][j]);
+                    }
+                }
+                at += t.a_step;
+                b = b.add(t.b_step);
+            }
+        }
+        if t.relu {
+            for row in &mut sum {
+                for v in row {
+                    *v = V::splat(0.0).max(*v);
+                }
+            }
+        }
+        for (i, row) in sum.iter().enumerate() {
+            let c = t.c.add(*t.c_rows.add(i));
+            for (j, v) in row.iter().enumerate() {
+                if PART && j == N - 1 {
+                    v.store_part(c.add(j * V::LANES), last);
+                } else {
+                    v.store(c.add(j * V::LANES));
+                }
+            }
+        }
+    }
+}
+
+/// A block of `C = A·Bᵀ` with both operands' rows contiguous: vectors run along the reduction.
+pub(crate) struct Dot {
+    pub a: *const f32,
+    pub a_row: usize,
+    pub b: *const f32,
+    pub b_row: usize,
+    pub length: usize,
+    pub c: *mut f32,
+    pub c_row: usize,
+    /// Rows of `B`, which are columns of `C`.
+    pub columns: usize,
+    /// One value a column, or null.
+    pub bias: *const f32,
+    pub relu: bool,
+}
+
+/// A compiled [`Dot`] of a fixed number of rows.
+pub(crate) type DotFn = unsafe fn(&Dot);
+
+#[inline(always)]
+unsafe fn dot<V: Vector, const M: usize>(d: &Dot) {
+    const N: usize = 4;
+    // SAFETY: the caller's block names memory that it may read and write; loads stop at `length`.
+    unsafe {
+        let a: [*const f32; M] = std::array::from_fn(|i| d.a.add(i * d.a_row));
+        let mut column = 0;
+        while column < d.columns {
+            let count = N.min(d.columns - column);
+            // Past the last column the last one is computed again and thrown away.
+            let b: [*const f32; N] =
+                std::array::from_fn(|j| d.b.add((column + j.min(count - 1)) * d.b_row));
+            let mut sum = [[V::splat(0.0); N]; M];
+            let mut t = 0;
+            while t + V::LANES <= d.length {
+                let right: [V; N] = std::array::from_fn(|j| V::load(b[j].add(t)));
+                for i in 0..M {
+                    let left = V::load(a[i].add(t));
+                    for j in 0..N {
+                        sum[i][j] = left.mul_add(right[j], sum[i][j]);
+                    }
+                }
+                t += V::LANES;
+            }
+            if t < d.length {
+                let rest = d.length - t;
+                let right: [V; N] = std::array::from_fn(|j| V::load_part(b[j].add(t), rest));
+                for i in 0..M {
+                    let left = V::load_part(a[i].add(t), rest);
+                    for j in 0..N {
+                        sum[i][j] = left.mul_add(right[j], sum[i][j]);
+                    }
+                }
+            }
+            for (i, row) in sum.iter().enumerate() {
+                let sums = V::sums(*row);
+                for (j, &s) in sums.iter().enumerate().take(count) {
+                    let s = if d.bias.is_null() { s } else { s + *d.bias.add(column + j) };
+                    // Written so that a NaN stays one.
+                    let s = if d.relu && s < 0.0 { 0.0 } else { s };
+                    *d.c.add(i * d.c_row + column + j) = s;
+                }
+            }
+            column += N;
+        }
+    }
+}
+
+macro_rules! compiled {
+    ($tile:ident, $dot:ident $(, $features:literal)?) => {
+        $(#[target_feature(enable = $features)])?
+        unsafe fn $tile<V: Vector, const M: usize, const N: usize, const PART: bool>(t: &Tile) {
+            // SAFETY: the caller's promise, passed on.
+            unsafe { tile::<V, M, N, PART>(t) }
+        }
+        $(#[target_feature(enable = $features)])?
+        unsafe fn $dot<V: Vector, const M: usize>(d: &Dot) {
+            // SAFETY: the caller's promise, passed on.
+            unsafe { dot::<V, M>(d) }
+        }
+    };
+}
+compiled!(tile_portable, dot_portable);
+#[cfg(target_arch = "x86_64")]
+compiled!(tile_avx2, dot_avx2, "avx2,fma");
+#[cfg(target_arch = "x86_64")]
+compiled!(tile_avx512, dot_avx512, "avx512f,avx512bw,avx512vl,avx512dq,avx2,fma");
+
+macro_rules! width {
+    ($tile:ident, $vector:ty, $n:literal, [$($m:literal),*]) => {
+        Width {
+            columns: $n * <$vector as Vector>::LANES,
+            heights: &[$(Height {
+                rows: $m,
+                full: $tile::<$vector, $m, $n, false>,
+                part: $tile::<$vector, $m, $n, true>,
+            }),*],
+        }
+    };
+}
+
+// Heights: as many sums as there are registers beside a row of B and one broadcast. A short
+// last register wastes less than a second instruction, hence the narrow widths.
+static PORTABLE: [Width; 2] = [
+    width!(tile_portable, Lanes, 1, [1, 2, 4, 8, 12]),
+    width!(tile_portable, Lanes, 2, [1, 2, 4, 6]),
+];
+#[cfg(target_arch = "x86_64")]
+static AVX2: [Width; 2] = [
+    width!(tile_avx2, Avx2, 1, [1, 2, 4, 6, 8, 12]),
+    width!(tile_avx2, Avx2, 2, [1, 2, 3, 4, 5, 6]),
+];
+#[cfg(target_arch = "x86_64")]
+static AVX512: [Width; 3] = [
+    width!(tile_avx512, Narrow, 1, [1, 2, 4, 6, 8, 9, 10, 11, 12]),
+    width!(tile_avx512, Avx512, 1, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14]),
+    width!(tile_avx512, Avx512, 2, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14]),
+];
+
+/// The widths of tiles of the instruction set in use, rising.
+pub(crate) fn widths() -> &'static [Width] {
+    match isa() {
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx512 => &AVX512,
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx2 => &AVX2,
+        _ => &PORTABLE,
+    }
+}
+
+macro_rules! dots {
+    ($dot:ident, $vector:ty, [$($m:literal),*]) => { &[$(($m, $dot::<$vector, $m> as DotFn)),*] };
+}
+
+/// Dot-product kernels of the instruction set in use with their numbers of rows, rising from 1.
+pub(crate) fn dots() -> &'static [(usize, DotFn)] {
+    match isa() {
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx512 => dots!(dot_avx512, Avx512, [1, 2, 3, 4, 5, 6]),
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx2 => dots!(dot_avx2, Avx2, [1, 2, 3]),
+        _ => dots!(dot_portable, Lanes, [1, 2, 3]),
+    }
+}

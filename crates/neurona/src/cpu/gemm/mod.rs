@@ -1,0 +1,327 @@
+//! Matrix products on CPU cores: `C = A·B`, each operand plain or transposed, with bias and
+//! activation in the same pass.
+//!
+//! Three ways, chosen by shape: dot products along contiguous rows when few rows meet a
+//! transposed right operand (a linear layer with a small batch: the weights are read once and
+//! never copied); tiles straight from the right operand when it is not transposed and there are
+//! few rows; tiles from packed panels otherwise. The left operand is never packed: its values
+//! are broadcast one at a time, so its layout costs little.
+
+pub(crate) mod micro;
+pub(crate) mod panel;
+mod reference;
+#[cfg(test)]
+pub(crate) mod tests;
+mod vector;
+
+pub use reference::MatMulReference;
+
+use crate::cpu::kernel::{Io, Kernel, share};
+use micro::{Dot, Start, Tile, dots};
+use num_traits::Float;
+use panel::{Panel, Transposed, pack, packed_width, panels};
+
+/// What happens to a result before it is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Activation {
+    /// Nothing.
+    None,
+    /// Negative values become zero.
+    Relu,
+}
+
+impl Activation {
+    /// Its value at `x`; a NaN stays one.
+    pub fn apply<T: Float>(self, x: T) -> T {
+        if self == Activation::Relu && x < T::zero() { T::zero() } else { x }
+    }
+}
+
+/// Where the elements of a (batch of) matrices lie, in elements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct MatLayout {
+    /// From one row to the next.
+    pub row: usize,
+    /// From one column to the next; it or `row` is 1.
+    pub col: usize,
+    /// From one matrix to the next; 0 when all are the same.
+    pub batch: usize,
+}
+
+/// Steps of the reduction between visits to the result: a packed panel of so many lies in the
+/// L2 cache beside the rows it meets.
+pub(crate) const DEPTH: usize = 512;
+
+/// How a product is computed.
+enum Way {
+    Dot,
+    Straight,
+    Packed { pieces: usize, floats: usize },
+}
+
+/// A matrix product with `f32` elements: inputs `a`, `b` and, when asked, a bias of `n`;
+/// output `[batch, m, n]`, row-major, overwritten.
+pub struct MatMul {
+    batch: usize,
+    m: usize,
+    n: usize,
+    k: usize,
+    a: MatLayout,
+    b: MatLayout,
+    bias: bool,
+    activation: Activation,
+    way: Way,
+    /// Blocks of rows and of columns (or panels) of one matrix: one task each.
+    grid: (usize, usize),
+    panels: Vec<Panel>,
+    /// Where each row of `a` and of the result starts.
+    a_rows: Vec<usize>,
+    c_rows: Vec<usize>,
+}
+
+impl MatMul {
+    /// `batch` products of an `m × k` and a `k × n` matrix.
+    ///
+    /// ```
+    /// use neurona::cpu::gemm::{Activation, MatLayout, MatMul};
+    /// use neurona::cpu::kernel::{Buf, Io, Kernel};
+    /// let plain = |columns| MatLayout { row: columns, col: 1, batch: 0 };
+    /// let product = MatMul::new(1, 1, 2, 2, plain(2), plain(2), false, Activation::None);
+    /// let (mut a, mut b, mut c) = ([1f32, 2.0], [1f32, 2.0, 3.0, 4.0], [0f32; 2]);
+    /// let mut shared = vec![0f32; product.workspace() / 4];
+    /// for (phase, tasks) in product.phases().into_iter().enumerate() {
+    ///     for task in 0..tasks {
+    ///         product.run(phase, task, &Io {
+    ///             inputs: &[Buf::over(&mut a), Buf::over(&mut b)],
+    ///             outputs: &[Buf::over(&mut c)],
+    ///             workspace: Buf::over(&mut shared),
+    ///             scratch: Buf::empty(),
+    ///         });
+    ///     }
+    /// }
+    /// assert_eq!(c, [7.0, 10.0]);
+    /// ```
+    pub fn new(
+        batch: usize,
+        m: usize,
+        n: usize,
+        k: usize,
+        a: MatLayout,
+        b: MatLayout,
+        bias: bool,
+        activation: Activation,
+    ) -> Self {
+        let panels = panels(n);
+        let tasks = task_count(2 * batch * m * n * k).div_ceil(batch.max(1));
+        let dots = dots();
+        let tallest = panels.first().map_or(1, |p| p.width.rows());
+        let (way, grid) = if b.col != 1 && a.col == 1 && m <= 8 * dots.len() {
+            (Way::Dot, (1, tasks.min(n.div_ceil(4)).max(1)))
+        } else {
+            let grid = grid(tasks, m, n, m.div_ceil(tallest), panels.len());
+            if b.col == 1 && m <= 4 * tallest {
+                (Way::Straight, grid)
+            } else {
+                let matrices = if b.batch == 0 { 1 } else { batch };
+                let floats = packed_width(n) * k;
+                let units = (matrices * panels.len()).max(1);
+                let pieces = (matrices * floats / 16_384).clamp(1, 64).div_ceil(units);
+                (Way::Packed { pieces: pieces.min(k.max(1)), floats }, grid)
+            }
+        };
+        let a_rows = (0..m).map(|i| i * a.row).collect();
+        let c_rows = (0..m).map(|i| i * n).collect();
+        MatMul { batch, m, n, k, a, b, bias, activation, way, grid, panels, a_rows, c_rows }
+    }
+
+    /// Matrices of the right operand that differ.
+    fn matrices(&self) -> usize {
+        if self.b.batch == 0 { self.batch.min(1) } else { self.batch }
+    }
+
+    fn pack(&self, task: usize, pieces: usize, floats: usize, io: &Io<'_>) {
+        let (unit, piece) = (task / pieces, task % pieces);
+        let (matrix, panel) = (unit / self.panels.len(), &self.panels[unit % self.panels.len()]);
+        let steps = share(self.k, pieces, piece);
+        if steps.is_empty() {
+            return;
+        }
+        let width = panel.width.columns;
+        let at = matrix * floats + self.packed_at(panel);
+        let from = matrix * self.b.batch + panel.start * self.b.col;
+        if self.b.col == 1 {
+            let from = from + steps.start * self.b.row;
+            // SAFETY: no task writes an input, and each packs its own steps of its own panel.
+            let (b, out) = unsafe {
+                let steps = at + steps.start * width..at + steps.end * width;
+                (io.inputs[1].slice::<f32>(), io.workspace.slice_mut(steps))
+            };
+            pack(out, width, panel.columns, &b[from..], self.b.row);
+            return;
+        }
+        let transposed = Transposed {
+            source: io.inputs[1].ptr::<f32>().wrapping_add(from),
+            stride: self.b.col,
+            columns: panel.columns,
+            taps: 1,
+            groups: self.k,
+            step: width,
+            width,
+            range: steps,
+        };
+        // SAFETY: as above.
+        unsafe { transposed.pack(io.workspace.ptr::<f32>().wrapping_add(at)) };
+    }
+
+    /// Where a panel starts in its matrix's packed form: those before it are full.
+    fn packed_at(&self, panel: &Panel) -> usize {
+        panel.start * self.k
+    }
+
+    fn tiles(&self, task: usize, packed: Option<usize>, io: &Io<'_>) {
+        let (rows, columns) = self.grid;
+        let (matrix, block) = (task / (rows * columns), task % (rows * columns));
+        let (row, column) = (block / columns, block % columns);
+        let rows = share(self.m, rows, row);
+        let a: *const f32 = io.inputs[0].ptr();
+        let c: *mut f32 = io.outputs[0].ptr();
+        let blocks = self.k.div_ceil(DEPTH).max(1);
+        for depth in 0..blocks {
+            let steps = share(self.k, blocks, depth);
+            for panel in &self.panels[share(self.panels.len(), columns, column)] {
+                let (b, b_step): (*const f32, usize) = match packed {
+                    Some(floats) => {
+                        let matrix = if self.b.batch == 0 { 0 } else { matrix };
+                        (
+                            io.workspace.ptr::<f32>().wrapping_add(
+                                matrix * floats
+                                    + self.packed_at(panel)
+                                    + steps.start * panel.width.columns,
+                            ),
+                            panel.width.columns,
+                        )
+                    }
+                    None => (
+                        io.inputs[1].ptr::<f32>().wrapping_add(
+                            matrix * self.b.batch + steps.start * self.b.row + panel.start,
+                        ),
+                        self.b.row,
+                    ),
+                };
+                let start = match (depth, self.bias) {
+                    (0, true) => Start::Bias(io.inputs[2].ptr::<f32>().wrapping_add(panel.start)),
+                    (0, false) => Start::Zero,
+                    _ => Start::Sum,
+                };
+                let tile = Tile {
+                    a: a.wrapping_add(matrix * self.a.batch + steps.start * self.a.col),
+                    a_rows: std::ptr::null(),
+                    a_segments: &0,
+                    a_step: self.a.col,
+                    segments: 1,
+                    length: steps.len(),
+                    b,
+                    b_segments: &0,
+                    b_step,
+                    c: c.wrapping_add(matrix * self.m * self.n + panel.start),
+                    c_rows: std::ptr::null(),
+                    columns: 0,
+                    start,
+                    relu: depth + 1 == blocks && self.activation == Activation::Relu,
+                };
+                // SAFETY: offsets stay inside the operands by their layouts; this task alone
+                // writes these rows and columns of the result.
+                unsafe {
+                    panel.rows(tile, &self.a_rows[rows.clone()], &self.c_rows[rows.clone()]);
+                }
+            }
+        }
+    }
+
+    fn dots(&self, task: usize, io: &Io<'_>) {
+        let (matrix, block) = (task / self.grid.1, task % self.grid.1);
+        // Whole groups of four columns a task, as the kernel takes them four at a time.
+        let groups = share(self.n.div_ceil(4), self.grid.1, block);
+        let dots = dots();
+        let tallest = dots.len();
+        let blocks = self.m.div_ceil(tallest);
+        // So many rows of the right operand stay in the L1 cache while all left rows meet them.
+        let at_once = (4096 / self.k.max(1)).max(1);
+        for first in groups.clone().step_by(at_once) {
+            let columns = first * 4..((first + at_once).min(groups.end) * 4).min(self.n);
+            for block in 0..blocks {
+                let rows = share(self.m, blocks, block);
+                let bias = if self.bias {
+                    io.inputs[2].ptr::<f32>().wrapping_add(columns.start)
+                } else {
+                    std::ptr::null_mut()
+                };
+                let at = (matrix * self.m + rows.start) * self.n + columns.start;
+                let dot = Dot {
+                    a: (io.inputs[0].ptr::<f32>())
+                        .wrapping_add(matrix * self.a.batch + rows.start * self.a.row),
+                    a_row: self.a.row,
+                    b: (io.inputs[1].ptr::<f32>())
+                        .wrapping_add(matrix * self.b.batch + columns.start * self.b.col),
+                    b_row: self.b.col,
+                    length: self.k,
+                    c: io.outputs[0].ptr::<f32>().wrapping_add(at),
+                    c_row: self.n,
+                    columns: columns.len(),
+                    bias,
+                    relu: self.activation == Activation::Relu,
+                };
+                // SAFETY: as for tiles; the kernel is of the instruction set in use.
+                unsafe { dots[rows.len() - 1].1(&dot) };
+            }
+        }
+    }
+}
+
+/// Tasks for so much arithmetic: enough for many threads, none too small to be worth a hand-over.
+pub(crate) fn task_count(flops: usize) -> usize {
+    (flops / 60_000).clamp(1, 64)
+}
+
+/// Cuts `m × n` into at least `tasks` blocks, as square as can be: a block's operands are read once.
+fn grid(tasks: usize, m: usize, n: usize, most_rows: usize, most_columns: usize) -> (usize, usize) {
+    let tasks = tasks.min(most_rows * most_columns).max(1);
+    let columns = |rows: usize| tasks.div_ceil(rows).min(most_columns.max(1));
+    (1..=most_rows.clamp(1, tasks))
+        .map(|rows| (rows, columns(rows)))
+        .filter(|(rows, columns)| rows * columns >= tasks)
+        .min_by_key(|(rows, columns)| m.div_ceil(*rows) + n.div_ceil(*columns))
+        .unwrap_or((1, 1))
+}
+
+impl Kernel for MatMul {
+    fn phases(&self) -> Vec<usize> {
+        let tasks = if self.m == 0 || self.n == 0 { 0 } else { self.batch * self.grid.0 * self.grid.1 };
+        match self.way {
+            Way::Packed { pieces, .. } if tasks > 0 => {
+                vec![self.matrices() * self.panels.len() * pieces, tasks]
+            }
+            _ => vec![tasks],
+        }
+    }
+
+    fn workspace(&self) -> usize {
+        match self.way {
+            Way::Packed { floats, .. } => self.matrices() * floats * size_of::<f32>(),
+            _ => 0,
+        }
+    }
+
+    fn run(&self, phase: usize, task: usize, io: &Io<'_>) {
+        match self.way {
+            Way::Dot => self.dots(task, io),
+            Way::Straight => self.tiles(task, None, io),
+            Way::Packed { pieces, floats } if phase == 0 => self.pack(task, pieces, floats, io),
+            Way::Packed { floats, .. } => self.tiles(task, Some(floats), io),
+        }
+    }
+
+    fn flops(&self) -> u64 {
+        2 * (self.batch * self.m * self.n * self.k) as u64
+    }
+}

@@ -1,0 +1,122 @@
+//! The fast product against the plain one.
+
+use super::*;
+use crate::cpu::kernel::{Buf, Plain};
+
+/// Deterministic values in [-1, 1).
+pub(crate) fn noise(count: usize, seed: u64) -> Vec<f32> {
+    let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 40) as f32 / (1u64 << 23) as f32 - 1.0
+    };
+    (0..count).map(|_| next()).collect()
+}
+
+/// Runs a kernel on one thread, its tasks backwards when asked; results start as NaN.
+pub(crate) fn run<T: Plain + Float>(
+    kernel: &dyn Kernel,
+    inputs: &mut [Vec<T>],
+    outputs: &[usize],
+    backwards: bool,
+) -> Vec<Vec<T>> {
+    let mut results: Vec<Vec<T>> = outputs.iter().map(|&n| vec![T::nan(); n]).collect();
+    let aligned = |bytes: usize| vec![[f64::NAN; 8]; bytes.div_ceil(64)];
+    let (mut workspace, mut scratch) = (aligned(kernel.workspace()), aligned(kernel.scratch()));
+    let inputs: Vec<Buf> = inputs.iter_mut().map(|v| Buf::over(v)).collect();
+    let outputs: Vec<Buf> = results.iter_mut().map(|v| Buf::over(v)).collect();
+    let io = Io {
+        inputs: &inputs,
+        outputs: &outputs,
+        workspace: Buf::new(workspace.as_mut_ptr().cast(), kernel.workspace()),
+        scratch: Buf::new(scratch.as_mut_ptr().cast(), kernel.scratch()),
+    };
+    for (phase, tasks) in kernel.phases().into_iter().enumerate() {
+        for task in 0..tasks {
+            kernel.run(phase, if backwards { tasks - 1 - task } else { task }, &io);
+        }
+    }
+    results
+}
+
+/// Compares with a tolerance for sums of `terms` rounded products.
+pub(crate) fn close(fast: &[f32], plain: &[f64], terms: usize, what: &str) {
+    assert_eq!(fast.len(), plain.len(), "{what}");
+    let tolerance = 1e-5 * (terms.max(1) as f64).sqrt();
+    for (i, (&x, &y)) in fast.iter().zip(plain).enumerate() {
+        assert!((f64::from(x) - y).abs() <= tolerance * y.abs().max(1.0), "{what}: {x} is not {y} at {i}");
+    }
+}
+
+/// Turns test data into the reference's type.
+pub(crate) fn wide(values: &[Vec<f32>]) -> Vec<Vec<f64>> {
+    values.iter().map(|v| v.iter().map(|&x| f64::from(x)).collect()).collect()
+}
+
+fn check(batch: usize, m: usize, n: usize, k: usize, way: usize, shared: bool) {
+    let layout = |rows: usize, columns: usize, transposed: bool, batch: usize| MatLayout {
+        row: if transposed { 1 } else { columns },
+        col: if transposed { rows } else { 1 },
+        batch,
+    };
+    let a = layout(m, k, way & 1 != 0, m * k);
+    let b = layout(k, n, way & 2 != 0, if shared { 0 } else { k * n });
+    let bias = way & 4 != 0;
+    let activation = if way & 8 != 0 { Activation::Relu } else { Activation::None };
+    let b_size = if shared { k * n } else { batch * k * n };
+    let mut inputs = vec![noise(batch * m * k, 1), noise(b_size, 2)];
+    if bias {
+        inputs.push(noise(n, 3));
+    }
+    let fast = MatMul::new(batch, m, n, k, a, b, bias, activation);
+    let plain = MatMulReference::<f64>::new(batch, m, n, k, a, b, bias, activation);
+    let size = [batch * m * n];
+    let expected = run(&plain, &mut wide(&inputs), &size, false);
+    let forwards = run(&fast, &mut inputs, &size, false);
+    let backwards = run(&fast, &mut inputs, &size, true);
+    let what = format!("{batch} x {m}x{n}x{k}, way {way}, shared {shared}");
+    assert_eq!(forwards[0], backwards[0], "{what}");
+    close(&forwards[0], &expected[0], k, &what);
+}
+
+#[test]
+fn small_sizes_in_every_layout() {
+    for &m in &[0, 1, 2, 3, 5, 7, 13, 15, 29] {
+        for &n in &[0, 1, 4, 6, 9, 16, 17, 31, 33, 70] {
+            for &k in &[0, 1, 3, 16, 37] {
+                for way in 0..16 {
+                    check(1, m, n, k, way, false);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn large_sizes_in_every_layout() {
+    for &(m, n, k) in &[(128, 84, 120), (65, 257, 1030), (200, 40, 513), (33, 300, 700)] {
+        for way in 0..16 {
+            check(1, m, n, k, way, false);
+        }
+    }
+}
+
+#[test]
+fn batches() {
+    for &(batch, m, n, k) in &[(0, 3, 4, 5), (3, 5, 18, 7), (2, 70, 33, 19)] {
+        for way in 0..16 {
+            check(batch, m, n, k, way, false);
+            check(batch, m, n, k, way, true);
+        }
+    }
+}
+
+#[test]
+fn relu_keeps_nan() {
+    let layout = MatLayout { row: 1, col: 1, batch: 0 };
+    let product = MatMul::new(1, 1, 1, 1, layout, layout, false, Activation::Relu);
+    let result = run(&product, &mut [vec![f32::NAN], vec![1.0]], &[1], false);
+    assert!(result[0][0].is_nan());
+}

@@ -1,0 +1,12 @@
+//! Runs a plan on CPU cores: thread team, memory, SIMD helpers, kernels that several ops share.
+
+pub mod columns;
+pub mod elementwise;
+pub mod gemm;
+pub mod kernel;
+pub mod math;
+pub(crate) mod runner;
+pub mod simd;
+pub mod storage;
+pub mod tasks;
+pub mod team;

@@ -1,0 +1,152 @@
+//! Runs plans: binds their addresses, then sends the team through the steps.
+
+use super::kernel::{Buf, Io};
+use super::storage::Storage;
+use super::team::Team;
+use crate::error::{Error, Result};
+use crate::graph::debug;
+use crate::graph::plan::{Home, Plan, Step};
+use crate::graph::walk::Trace;
+use crate::tensor::DType;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// The thread team and the memory that all plans share.
+pub(crate) struct Runner {
+    team: Team,
+    arena: Storage,
+    scratch: Storage,
+}
+
+impl Runner {
+    pub fn new() -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
+        let threads = std::env::var("NEURONA_THREADS").ok().and_then(|t| t.parse().ok()).unwrap_or(cores);
+        Runner { team: Team::new(threads), arena: Storage::zeroed(0), scratch: Storage::zeroed(0) }
+    }
+
+    pub fn threads(&self) -> usize {
+        self.team.threads()
+    }
+
+    pub fn set_threads(&mut self, threads: usize) {
+        if threads != self.threads() {
+            self.team = Team::new(threads);
+        }
+    }
+
+    pub fn arena_bytes(&self) -> usize {
+        self.arena.bytes()
+    }
+
+    /// Runs all steps. `kept` are the storages of the values that outlive the plan.
+    pub fn run(&mut self, plan: &mut Plan, trace: &Trace, kept: &[Arc<Storage>]) -> Result<()> {
+        if self.arena.bytes() < plan.arena {
+            // Let the old one go first: both at once may not fit.
+            self.arena = Storage::zeroed(0);
+            self.arena = Storage::zeroed(plan.arena);
+        }
+        let scratch = plan.scratch.div_ceil(64) * 64;
+        if self.scratch.bytes() < scratch * self.threads() {
+            self.scratch = Storage::zeroed(scratch * self.threads());
+        }
+        bind(plan, trace, kept, self.arena.buf());
+        let scratch_of = |thread: usize| self.scratch.buf().part::<u8>(thread * scratch, scratch);
+        let (steps, table) = (&plan.steps, &plan.table);
+        let threads = self.team.threads();
+        if debug::settings().quiet() {
+            self.team.run(&|thread, barrier| {
+                let scratch = scratch_of(thread);
+                let mut lone = true;
+                for step in steps {
+                    for (phase, &tasks) in step.phases.iter().enumerate() {
+                        // Phases of a single task all run on thread 0 and need no barrier between them.
+                        if !(lone && tasks <= 1) {
+                            barrier.wait();
+                        }
+                        lone = tasks <= 1;
+                        run_phase(step, table, phase, tasks, thread, threads, scratch);
+                    }
+                }
+            });
+            return Ok(());
+        }
+        let mut report = debug::Report::default();
+        for step in steps {
+            let start = Instant::now();
+            self.team.run(&|thread, barrier| {
+                for (phase, &tasks) in step.phases.iter().enumerate() {
+                    barrier.wait();
+                    run_phase(step, table, phase, tasks, thread, threads, scratch_of(thread));
+                }
+            });
+            report.add(step, start.elapsed());
+            if debug::settings().check {
+                check(step, table)?;
+            }
+        }
+        report.print();
+        Ok(())
+    }
+}
+
+/// The tasks of one phase that fall to one thread. Neighbouring tasks stay on one thread, and the same
+/// tasks on the same thread from step to step: what one step has left in a core's cache the next finds there.
+#[inline]
+fn run_phase(step: &Step, table: &[Buf], phase: usize, tasks: usize, thread: usize, threads: usize, scratch: Buf) {
+    let io = Io {
+        inputs: &table[step.inputs.clone()],
+        outputs: &table[step.outputs.clone()],
+        workspace: table[step.workspace],
+        scratch,
+    };
+    // Rounded up, so that a single task falls to thread 0.
+    for task in (tasks * thread).div_ceil(threads)..(tasks * (thread + 1)).div_ceil(threads) {
+        step.kernel.run(phase, task, &io);
+    }
+}
+
+/// Fills the plan's table with this run's addresses.
+fn bind(plan: &mut Plan, trace: &Trace, kept: &[Arc<Storage>], arena: Buf) {
+    for (buf, entry) in plan.table.iter_mut().zip(&plan.entries) {
+        *buf = match entry.home {
+            Home::Arena(offset) => arena.part::<u8>(offset, entry.bytes),
+            Home::Kept(i) => kept[i].buf().part::<u8>(0, entry.bytes),
+            Home::Constant(i) => plan.constants[i].buf().part::<u8>(0, entry.bytes),
+            Home::Numbers(offset) => Buf::new(plan.block[offset..].as_mut_ptr(), entry.bytes),
+            Home::Nowhere => Buf::empty(),
+            Home::Leaf(slot) => {
+                let state = trace.nodes[slot >> 16].state();
+                let storage = state.values[slot & 0xFFFF].as_ref().expect("a leaf has its value");
+                storage.buf().part::<u8>(0, entry.bytes)
+            }
+        };
+    }
+}
+
+/// Looks for NaN and infinity in what a step has written.
+fn check(step: &Step, table: &[Buf]) -> Result<()> {
+    for (buf, operand) in table[step.outputs.clone()].iter().zip(&step.about.outputs) {
+        // SAFETY: the step has ended; nobody writes until the next one starts.
+        let bad = unsafe {
+            match operand.meta.dtype {
+                DType::F32 => first_bad(buf.slice::<f32>().iter().map(|&x| x as f64)),
+                DType::F64 => first_bad(buf.slice::<f64>().iter().copied()),
+                DType::F16 => first_bad(buf.slice::<half::f16>().iter().map(|x| x.to_f64())),
+                DType::BF16 => first_bad(buf.slice::<half::bf16>().iter().map(|x| x.to_f64())),
+                _ => None,
+            }
+        };
+        if let Some((first, value, count)) = bad {
+            let (op, place) = (step.about.name.clone(), step.about.place.clone());
+            return Err(Error::NotFinite { op, place, count, first, value });
+        }
+    }
+    Ok(())
+}
+
+fn first_bad(values: impl Iterator<Item = f64>) -> Option<(usize, f64, usize)> {
+    let mut bad = values.enumerate().filter(|(_, x)| !x.is_finite());
+    let (first, value) = bad.next()?;
+    Some((first, value, 1 + bad.count()))
+}

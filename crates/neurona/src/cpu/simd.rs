@@ -1,0 +1,97 @@
+//! Which vector instructions this machine has, and how a loop is compiled for them.
+
+use std::sync::atomic::{AtomicU8, Ordering};
+
+/// An instruction set that kernels are compiled for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Isa {
+    /// Whatever the compiler's base target has: every machine.
+    Portable,
+    /// AVX2 with fused multiply-add.
+    Avx2,
+    /// AVX-512 F, BW, VL and DQ.
+    Avx512,
+}
+
+static CHOSEN: AtomicU8 = AtomicU8::new(u8::MAX);
+
+/// The instruction set in use: the best this machine has, or a lesser one named by `NEURONA_ISA`
+/// (`portable`, `avx2`, `avx512`).
+///
+/// ```
+/// assert!(neurona::cpu::simd::isa() >= neurona::cpu::simd::Isa::Portable);
+/// ```
+#[inline]
+pub fn isa() -> Isa {
+    match CHOSEN.load(Ordering::Relaxed) {
+        0 => Isa::Portable,
+        1 => Isa::Avx2,
+        2 => Isa::Avx512,
+        _ => choose(),
+    }
+}
+
+#[cold]
+fn choose() -> Isa {
+    let best = best();
+    let isa = match std::env::var("NEURONA_ISA").as_deref() {
+        Ok("portable") => Isa::Portable,
+        Ok("avx2") => best.min(Isa::Avx2),
+        _ => best,
+    };
+    CHOSEN.store(isa as u8, Ordering::Relaxed);
+    isa
+}
+
+#[cfg(target_arch = "x86_64")]
+fn best() -> Isa {
+    let avx2 = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
+    let avx512 = avx2
+        && is_x86_feature_detected!("avx512f")
+        && is_x86_feature_detected!("avx512bw")
+        && is_x86_feature_detected!("avx512vl")
+        && is_x86_feature_detected!("avx512dq");
+    match (avx2, avx512) {
+        (_, true) => Isa::Avx512,
+        (true, _) => Isa::Avx2,
+        _ => Isa::Portable,
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn best() -> Isa {
+    Isa::Portable
+}
+
+/// Runs `body` compiled for the instruction set in use.
+/// Write the closure as `#[inline(always)] || …` so that its loops are vectorised for it.
+///
+/// ```
+/// let mut x = [1.0f32, 2.0];
+/// neurona::cpu::simd::vectorized(#[inline(always)] || for v in &mut x { *v *= 2.0 });
+/// assert_eq!(x, [2.0, 4.0]);
+/// ```
+#[inline(always)]
+pub fn vectorized<R>(body: impl FnOnce() -> R) -> R {
+    #[cfg(target_arch = "x86_64")]
+    match isa() {
+        // SAFETY: `isa` has found these instructions on this machine.
+        Isa::Avx512 => return unsafe { avx512(body) },
+        // SAFETY: as above.
+        Isa::Avx2 => return unsafe { avx2(body) },
+        Isa::Portable => {}
+    }
+    body()
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma")]
+fn avx2<R>(body: impl FnOnce() -> R) -> R {
+    body()
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx2,fma")]
+fn avx512<R>(body: impl FnOnce() -> R) -> R {
+    body()
+}

@@ -1,0 +1,123 @@
+//! Memory that outlives a plan: values users hold, parameters, optimizer state.
+
+use super::kernel::{Buf, Plain};
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::collections::HashMap;
+use std::ptr::NonNull;
+use std::sync::{Arc, Mutex};
+
+/// Cache lines are 64 bytes, and AVX-512 loads are fastest when they do not straddle two.
+const ALIGN: usize = 64;
+
+/// A block of aligned memory of fixed size.
+///
+/// Whoever writes it must be its only user: a tensor's storage is written when it is made, or by a
+/// plan that was handed it as an output. Everybody else reads.
+#[derive(Debug)]
+pub struct Storage {
+    ptr: NonNull<u8>,
+    bytes: usize,
+}
+
+// SAFETY: plain memory; the rule above keeps writers alone.
+unsafe impl Send for Storage {}
+// SAFETY: as above.
+unsafe impl Sync for Storage {}
+
+impl Storage {
+    /// Zeroed memory.
+    pub fn zeroed(bytes: usize) -> Self {
+        let layout = Self::layout(bytes);
+        // SAFETY: the layout has a size above zero.
+        let ptr = unsafe { alloc_zeroed(layout) };
+        let Some(ptr) = NonNull::new(ptr) else { handle_alloc_error(layout) };
+        Storage { ptr, bytes }
+    }
+
+    fn layout(bytes: usize) -> Layout {
+        Layout::from_size_align(bytes.max(ALIGN), ALIGN).expect("tensor sizes were checked when its shape was made")
+    }
+
+    /// A copy of a slice, in memory from the pool.
+    pub fn copy_of<T: Plain>(values: &[T]) -> Arc<Self> {
+        let storage = pool().take(size_of_val(values));
+        let buf = storage.buf();
+        // SAFETY: fresh from the pool, so nobody else reads or writes it.
+        unsafe { buf.slice_mut::<T>(0..values.len()) }.copy_from_slice(values);
+        storage
+    }
+
+    /// Its bytes as a kernel's buffer.
+    pub fn buf(&self) -> Buf {
+        Buf::new(self.ptr.as_ptr(), self.bytes)
+    }
+
+    /// Its contents for reading.
+    pub fn read<T: Plain>(&self) -> &[T] {
+        // SAFETY: aligned and sized by construction; writers are alone by the rule of this type.
+        unsafe { std::slice::from_raw_parts(self.ptr.as_ptr().cast(), self.bytes / size_of::<T>()) }
+    }
+
+    /// Its size.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+impl Drop for Storage {
+    fn drop(&mut self) {
+        // SAFETY: allocated with this layout by `zeroed`.
+        unsafe { dealloc(self.ptr.as_ptr(), Self::layout(self.bytes)) }
+    }
+}
+
+/// Blocks that have been used and may be used again, by size. A block is free when only the pool holds it.
+///
+/// A training step lets the last step's loss and gradients go before it needs room for its own, so in a
+/// steady loop every request finds a free block: no allocation, and no page faults on fresh memory.
+#[derive(Default)]
+pub struct Pool(Mutex<Blocks>);
+
+#[derive(Default)]
+struct Blocks {
+    by_size: HashMap<usize, Vec<Block>>,
+    requests: u64,
+}
+
+struct Block {
+    storage: Arc<Storage>,
+    last_request: u64,
+}
+
+/// A free block that the last thousand requests have not wanted is given back to the system.
+const PATIENCE: u64 = 1000;
+
+impl Pool {
+    /// A block of exactly this size that nobody else holds; its contents are undefined.
+    pub fn take(&self, bytes: usize) -> Arc<Storage> {
+        let mut guard = self.0.lock().unwrap_or_else(|e| e.into_inner());
+        let Blocks { by_size, requests } = &mut *guard;
+        *requests += 1;
+        let now = *requests;
+        // The strong count of a block that only the pool holds cannot rise without this lock.
+        if let Some(block) =
+            by_size.get_mut(&bytes).and_then(|list| list.iter_mut().find(|b| Arc::strong_count(&b.storage) == 1))
+        {
+            block.last_request = now;
+            return block.storage.clone();
+        }
+        by_size.retain(|_, list| {
+            list.retain(|b| Arc::strong_count(&b.storage) > 1 || now - b.last_request < PATIENCE);
+            !list.is_empty()
+        });
+        let storage = Arc::new(Storage::zeroed(bytes));
+        by_size.entry(bytes).or_default().push(Block { storage: storage.clone(), last_request: now });
+        storage
+    }
+}
+
+/// The pool of this process.
+pub fn pool() -> &'static Pool {
+    static POOL: std::sync::LazyLock<Pool> = std::sync::LazyLock::new(Pool::default);
+    &POOL
+}

@@ -1,0 +1,159 @@
+//! Cells: named storage with a version. Parameters, statistics and optimizer state live in them.
+
+use super::engine;
+use super::node::{GradientSlot, Node, Source};
+use crate::cpu::storage::Storage;
+use crate::tensor::{Device, Meta, Tensor};
+use crate::{Error, Result};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
+
+/// A value that changes from step to step.
+///
+/// Reading a cell gives a tensor bound to its present version: it keeps that value for ever, whatever
+/// is written later. Writing stages a tensor as the next value; it is computed and stored when the
+/// graph it belongs to runs.
+#[derive(Clone, Debug)]
+pub struct Cell(pub(crate) Arc<CellInner>);
+
+#[derive(Debug)]
+pub(crate) struct CellInner {
+    pub name: Mutex<Option<Arc<str>>>,
+    /// The last walk that has met it.
+    pub mark: AtomicU32,
+    pub requires_grad: AtomicBool,
+    pub gradient: Arc<GradientSlot>,
+    state: Mutex<CellState>,
+}
+
+#[derive(Debug)]
+pub(crate) struct CellState {
+    pub version: u64,
+    /// The present version as a leaf of graphs.
+    pub leaf: Tensor,
+    /// The next value, not computed yet.
+    pub staged: Option<Tensor>,
+    /// How many staged values stand on each other without having been computed.
+    pub depth: u32,
+}
+
+/// A train-mode forward whose output nobody reads leaves its statistics staged, and with them its whole
+/// graph. After this many the next one runs them, so that such a loop does not grow without end.
+const DEEPEST: u32 = 8;
+
+impl Cell {
+    /// A cell that holds this value; runs the tensor when it has not been computed yet.
+    pub fn new(value: &Tensor, requires_grad: bool) -> Result<Self> {
+        let storage = engine::value(value)?;
+        Ok(Cell(Arc::new_cyclic(|weak| CellInner {
+            name: Mutex::default(),
+            mark: AtomicU32::new(0),
+            requires_grad: AtomicBool::new(requires_grad),
+            gradient: Arc::default(),
+            state: Mutex::new(CellState {
+                version: 0,
+                leaf: leaf(weak.clone(), value.meta().clone(), value.device(), requires_grad, storage),
+                staged: None,
+                depth: 0,
+            }),
+        })))
+    }
+
+    pub(crate) fn state(&self) -> MutexGuard<'_, CellState> {
+        self.0.state.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// The present value, bound to this version; a staged one when there is one.
+    pub fn get(&self) -> Result<Tensor> {
+        let state = self.state();
+        match &state.staged {
+            None => Ok(state.leaf.clone()),
+            Some(staged) if state.depth < DEEPEST => Ok(staged.clone()),
+            Some(_) => {
+                drop(state);
+                engine::force(&[], std::slice::from_ref(self))?;
+                self.get()
+            }
+        }
+    }
+
+    /// Stages the next value. It must have the cell's shape and type.
+    pub fn stage(&self, value: Tensor) -> Result<()> {
+        let mut state = self.state();
+        if value.meta() != state.leaf.meta() {
+            let operands = [("cell", state.leaf.meta()), ("value", value.meta())];
+            return Err(Error::operands("write", "the value does not have the cell's shape and type", &operands));
+        }
+        state.depth = if state.staged.is_some() { state.depth + 1 } else { 1 };
+        state.staged = Some(value);
+        Ok(())
+    }
+
+    /// Replaces the value at once; whatever was staged or accumulated is forgotten.
+    pub fn set(&self, value: &Tensor) -> Result<()> {
+        self.stage(value.detach())?;
+        let storage = engine::value(&value.detach())?;
+        let mut state = self.state();
+        state.staged = None;
+        state.commit(storage, self.0.requires_grad.load(Ordering::Relaxed), Arc::downgrade(&self.0));
+        Ok(())
+    }
+
+    /// How often it has been written.
+    pub fn version(&self) -> u64 {
+        self.state().version
+    }
+
+    /// Its name in the model, once it is known.
+    pub fn name(&self) -> Option<Arc<str>> {
+        self.0.name.lock().unwrap_or_else(|e| e.into_inner()).clone()
+    }
+
+    pub(crate) fn set_name(&self, name: Arc<str>) {
+        *self.0.name.lock().unwrap_or_else(|e| e.into_inner()) = Some(name);
+    }
+
+    /// Its shape and element type.
+    pub fn meta(&self) -> Meta {
+        self.state().leaf.meta().clone()
+    }
+
+    /// The gradient that `backward` has left here.
+    pub fn grad(&self) -> Option<Tensor> {
+        self.0.gradient.get()
+    }
+
+    /// Forgets the gradient.
+    pub fn zero_grad(&self) {
+        self.0.gradient.clear();
+    }
+
+    /// Whether `backward` computes a gradient for it.
+    pub fn requires_grad(&self) -> bool {
+        self.0.requires_grad.load(Ordering::Relaxed)
+    }
+
+    /// Freezes or thaws it.
+    pub fn set_requires_grad(&self, requires_grad: bool) {
+        self.0.requires_grad.store(requires_grad, Ordering::Relaxed);
+        let mut state = self.state();
+        let storage = state.leaf.node.state().values[0].clone();
+        if let Some(storage) = storage {
+            let meta = state.leaf.meta().clone();
+            state.leaf = leaf(Arc::downgrade(&self.0), meta, state.leaf.device(), requires_grad, storage);
+        }
+    }
+}
+
+impl CellState {
+    /// Makes `storage` the present value.
+    pub fn commit(&mut self, storage: Arc<Storage>, requires_grad: bool, cell: Weak<CellInner>) {
+        self.version += 1;
+        self.depth = 0;
+        self.leaf = leaf(cell, self.leaf.meta().clone(), self.leaf.device(), requires_grad, storage);
+    }
+}
+
+fn leaf(cell: Weak<CellInner>, meta: Meta, device: Device, requires_grad: bool, storage: Arc<Storage>) -> Tensor {
+    Tensor { node: Node::with_value(Source::Cell(cell), meta, device, requires_grad, storage), out: 0 }
+}

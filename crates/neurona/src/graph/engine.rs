@@ -1,0 +1,238 @@
+//! Forcing a value: look the trace's plan up, or make it; run it; store what it computed.
+
+use super::cell::{Cell, CellState};
+use super::node::{GradientSlot, Source};
+use super::plan::{Kept, Plan, write_numbers};
+use super::walk::Trace;
+use super::{debug, gradient, ir, lower};
+use crate::cpu::runner::Runner;
+use crate::cpu::storage::{Storage, pool};
+use crate::tensor::{Device, Tensor};
+use crate::{Error, Result};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard};
+
+/// Plans that are kept; the one unused for longest goes first.
+const PLANS: usize = 128;
+
+/// What one device needs to run: its thread team and arena, and the plans made so far.
+struct Engine {
+    trace: Trace,
+    walk: u32,
+    plans: HashMap<(u64, bool), Vec<(Plan, u64)>>,
+    clock: u64,
+    stats: Stats,
+    misses: debug::Misses,
+    runner: Runner,
+}
+
+/// How often plans were made and run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Plans made.
+    pub compiled: u64,
+    /// Plans run.
+    pub runs: u64,
+    /// Forwards that ran a second time because a value was read before `backward`.
+    pub again: u64,
+    /// Bytes of the arena.
+    pub arena: usize,
+}
+
+static ENGINE: LazyLock<Mutex<Engine>> = LazyLock::new(|| {
+    Mutex::new(Engine {
+        trace: Trace::default(),
+        walk: 0,
+        plans: HashMap::new(),
+        clock: 0,
+        stats: Stats::default(),
+        misses: debug::Misses::default(),
+        runner: Runner::new(),
+    })
+});
+
+static FUSE: AtomicBool = AtomicBool::new(true);
+
+fn engine() -> MutexGuard<'static, Engine> {
+    // A panic during a run (a bug) leaves no half-written state that the next run would trust.
+    ENGINE.lock().unwrap_or_else(|e| e.into_inner())
+}
+
+/// How often plans were made and run in this process.
+///
+/// ```
+/// let before = neurona::stats();
+/// neurona::Tensor::from([1.0, 2.0]).exp()?.to_vec::<f64>()?;
+/// assert_eq!(neurona::stats().runs, before.runs + 1);
+/// # Ok::<(), neurona::Error>(())
+/// ```
+pub fn stats() -> Stats {
+    let engine = engine();
+    Stats { arena: engine.runner.arena_bytes(), ..engine.stats }
+}
+
+/// Sets the number of threads that plans run on; the results do not depend on it.
+pub fn set_num_threads(threads: usize) {
+    engine().runner.set_threads(threads);
+}
+
+/// The number of threads that plans run on.
+pub fn num_threads() -> usize {
+    engine().runner.threads()
+}
+
+/// Switches fusion off or on again: without it every op is a step of its own. For tests and for finding faults.
+pub fn set_fusion(on: bool) {
+    FUSE.store(on, Ordering::Relaxed);
+}
+
+/// The storage of a tensor's value, computed now when it has not been yet.
+pub(crate) fn value(tensor: &Tensor) -> Result<Arc<Storage>> {
+    if let Source::Numbers(numbers) = &tensor.node.source {
+        let mut bytes = vec![0; tensor.meta().bytes()];
+        write_numbers(&mut bytes, numbers, tensor.dtype());
+        return Ok(Storage::copy_of(&bytes));
+    }
+    let known = |t: &Tensor| t.node.state().values[t.out].clone();
+    if let Some(storage) = known(tensor) {
+        return Ok(storage);
+    }
+    force(std::slice::from_ref(tensor), &[])?;
+    known(tensor).ok_or_else(|| Error::op(tensor.node.name(), "its graph has been let go and its value was not kept"))
+}
+
+/// Computes the tensors asked for, and the staged writes of the cells named and of all cells their graph reads.
+pub(crate) fn force(asked: &[Tensor], cells: &[Cell]) -> Result<()> {
+    let mut guard = engine();
+    let engine = &mut *guard;
+    let result = engine.force(asked, cells);
+    // Let go of the nodes even when something failed; keep the vectors' memory.
+    engine.trace.clear();
+    result
+}
+
+/// Every leaf that a loss depends on and that wants a gradient, with the place for it.
+pub(crate) fn trainable(loss: &Tensor) -> Vec<(Arc<GradientSlot>, Tensor)> {
+    let mut engine = engine();
+    engine.walk = engine.walk.wrapping_add(1).max(1);
+    let walk = engine.walk;
+    let mut found = Vec::new();
+    let mut stack = vec![loss.clone()];
+    while let Some(tensor) = stack.pop() {
+        let node = &tensor.node;
+        if !node.requires_grad || Trace::position(node, walk).is_some() {
+            continue;
+        }
+        node.mark.store((walk as u64) << 32, Ordering::Relaxed);
+        found.extend(node.gradient_slot().map(|slot| (slot, tensor.clone())));
+        stack.extend(node.state().inputs.iter().cloned());
+    }
+    found
+}
+
+impl Engine {
+    fn force(&mut self, asked: &[Tensor], cells: &[Cell]) -> Result<()> {
+        self.trace.line_up(asked, cells, &mut self.walk);
+        if self.trace.roots.is_empty() && self.trace.writes.is_empty() {
+            return Ok(());
+        }
+        match self.trace.device()? {
+            Device::Cpu => {}
+            other => return other.available().map(|_| ()),
+        }
+        if self.trace.again {
+            self.stats.again += 1;
+            tracing::debug!("a value was read before backward(): its forward runs again");
+        }
+        let fuse = FUSE.load(Ordering::Relaxed) && !debug::settings().check;
+        let key = (self.trace.words.digest(), fuse);
+        self.clock += 1;
+        let known = self
+            .plans
+            .get(&key)
+            .and_then(|list| list.iter().position(|(plan, _)| plan.words == self.trace.words));
+        let place = match known {
+            Some(place) => place,
+            None => self.compile(key)?,
+        };
+        let list = self.plans.get_mut(&key).expect("found or made above");
+        let (plan, used) = &mut list[place];
+        *used = self.clock;
+        self.stats.runs += 1;
+        run(plan, &self.trace, &mut self.runner)
+    }
+
+    fn compile(&mut self, key: (u64, bool)) -> Result<usize> {
+        self.misses.report(&self.trace, self.plans.values().flatten().map(|(plan, _)| &plan.words));
+        let expansion = gradient::expand(&self.trace)?;
+        let graph = ir::build(&self.trace, &expansion, self.walk)?;
+        let graph = lower::lower(graph, key.1)?;
+        let plan = Plan::new(&graph, &self.trace, self.walk)?;
+        self.stats.compiled += 1;
+        debug::show(&plan);
+        if self.plans.values().map(Vec::len).sum::<usize>() >= PLANS {
+            let oldest = self.plans.values().flatten().map(|(_, used)| *used).min().unwrap_or(0);
+            self.plans.retain(|_, list| {
+                list.retain(|(_, used)| *used != oldest);
+                !list.is_empty()
+            });
+        }
+        let list = self.plans.entry(key).or_default();
+        list.push((plan, self.clock));
+        Ok(list.len() - 1)
+    }
+}
+
+fn run(plan: &mut Plan, trace: &Trace, runner: &mut Runner) -> Result<()> {
+    // From here to the commit nobody else can read the cells that are written: whether an old value is
+    // still wanted by somebody is decided once, and stays true.
+    let mut cells: Vec<MutexGuard<'_, CellState>> = trace.writes.iter().map(|w| w.cell.state()).collect();
+    let held: Vec<usize> = (0..trace.nodes.len()).filter(|&i| !trace.leaf[i] && trace.held(i)).collect();
+    // A node that stays differentiable keeps its graph, and the graph keeps the old values.
+    let overwrite = held.iter().all(|&i| plan.consumed[i] || !trace.nodes[i].requires_grad);
+
+    let leaf = |slot: usize| trace.nodes[slot >> 16].state().values[slot & 0xFFFF].clone();
+    let mut kept: Vec<Arc<Storage>> = Vec::with_capacity(plan.kept.len());
+    for (trace_leaf, offset, dtype) in &plan.numbers {
+        if let Source::Numbers(numbers) = &trace.nodes[*trace_leaf].source {
+            write_numbers(&mut plan.block[*offset..], numbers, *dtype);
+        }
+    }
+    for k in &plan.kept {
+        kept.push(match k {
+            Kept::Leaf(slot) => leaf(*slot).expect("a leaf has its value"),
+            Kept::Constant(i) => plan.constants[*i].clone(),
+            Kept::Numbers { offset, bytes } => Storage::copy_of(&plan.block[*offset..offset + bytes]),
+            Kept::Fresh { bytes, instead } => {
+                let own = instead.filter(|slot| overwrite && !trace.held(slot >> 16)).and_then(leaf);
+                // The leaf and the pool hold it, and this very handle: nobody else.
+                match own.filter(|storage| Arc::strong_count(storage) == 3) {
+                    Some(storage) => storage,
+                    None => pool().take(*bytes),
+                }
+            }
+        });
+    }
+    runner.run(plan, trace, &kept)?;
+
+    for (at, slot) in trace.roots.iter().zip(&plan.roots) {
+        trace.nodes[at.node as usize].state().values[at.out as usize] = Some(kept[*slot].clone());
+    }
+    for ((write, slot), cell) in trace.writes.iter().zip(&plan.writes).zip(&mut cells) {
+        cell.staged = None;
+        cell.commit(kept[*slot].clone(), write.cell.requires_grad(), Arc::downgrade(&write.cell.0));
+    }
+    drop(cells);
+    for i in held {
+        let node = &trace.nodes[i];
+        if plan.consumed[i] || !node.requires_grad {
+            let mut state = node.state();
+            state.cut = node.requires_grad;
+            let gone = std::mem::take(&mut state.inputs);
+            drop(state);
+            drop(gone);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,118 @@
+//! The lowering passes: from what the user wrote to what the machine does best.
+//!
+//! Each takes a graph and returns one that computes the same. They run after gradients, so what they
+//! create needs no gradient rule.
+
+mod elementwise;
+mod layout;
+
+use super::ir::{Ir, IrNode, Kind, Value};
+use crate::Result;
+use crate::ops::{Op, Run, cast::Cast};
+use smallvec::{SmallVec, smallvec};
+use std::collections::{HashMap, HashSet};
+
+/// Runs all passes. Without `fuse`, every op stays a step of its own.
+pub(crate) fn lower(ir: Ir, fuse: bool) -> Result<Ir> {
+    let ir = widen(ir)?;
+    let ir = if fuse { fuse_relu(ir)? } else { ir };
+    let ir = layout::choose(ir)?;
+    let ir = elementwise::group(ir, fuse)?;
+    prune(ir)
+}
+
+/// On CPU cores f16 and bf16 are storage types: kernels get their operands widened to f32.
+/// Element-wise programs widen while they read.
+fn widen(ir: Ir) -> Result<Ir> {
+    ir.rewrite(|new, _, node| {
+        let Kind::Op(op) = &node.kind else { return Ok(new.take(node)) };
+        let narrow = |d: crate::DType| d.compute() != d;
+        let touches = node.inputs.iter().any(|v| narrow(new.meta(*v).dtype));
+        if !matches!(op.run(), Run::Kernel) || op.moves_only() || !touches {
+            return Ok(new.take(node));
+        }
+        let mut inputs: SmallVec<[Value; 4]> = smallvec![];
+        for v in &node.inputs {
+            let dtype = new.meta(*v).dtype;
+            inputs.push(if narrow(dtype) { convert(new, *v, dtype.compute(), &node)? } else { *v });
+        }
+        let wide = new.add(op.clone(), &inputs, node.place.clone())?;
+        let mut results = new.results(wide);
+        for (v, meta) in results.iter_mut().zip(&node.outputs) {
+            if new.meta(*v).dtype != meta.dtype {
+                *v = convert(new, *v, meta.dtype, &node)?;
+            }
+        }
+        Ok(results)
+    })
+}
+
+fn convert(new: &mut Ir, v: Value, to: crate::DType, node: &IrNode) -> Result<Value> {
+    Ok(Value { node: new.add(Op::Cast(Cast { to }), &[v], node.place.clone())?, out: 0 })
+}
+
+/// Convolution, matrix product and batch-norm apply a relu that follows while the result is in registers;
+/// batch-norm's gradient applies the relu's mask while it reads.
+fn fuse_relu(ir: Ir) -> Result<Ir> {
+    let uses = ir.uses();
+    let kept: HashSet<Value> = ir.kept().collect();
+    let once = |v: &Value| uses.get(v) == Some(&1) && !kept.contains(v);
+    // The op that made a value, seen through views, when nothing else uses it.
+    let producer = |mut v: Value| loop {
+        match &ir.nodes[v.node].kind {
+            Kind::Op(op) if v.out == 0 && once(&v) => match op.run() {
+                Run::View => v = ir.nodes[v.node].inputs[0],
+                _ => return Some((v.node, op)),
+            },
+            _ => return None,
+        }
+    };
+    let mut joins = HashSet::new();
+    let mut with_relu = HashMap::new();
+    for (index, node) in ir.nodes.iter().enumerate() {
+        match &node.kind {
+            Kind::Op(Op::Relu(_)) => {
+                if let Some((source, fused)) = producer(node.inputs[0]).and_then(|(n, op)| Some((n, op.with_relu()?))) {
+                    with_relu.insert(source, fused);
+                    joins.insert(index);
+                }
+            }
+            Kind::Op(Op::BatchNormTrainGrad(_)) if matches!(producer(node.inputs[0]), Some((_, Op::ReluGrad(_)))) => {
+                joins.insert(index);
+            }
+            _ => {}
+        }
+    }
+    ir.rewrite(|new, index, mut node| {
+        if let Some(fused) = with_relu.remove(&index) {
+            node.kind = Kind::Op(fused);
+        }
+        if !joins.contains(&index) {
+            return Ok(new.take(node));
+        }
+        let source = node.inputs[0];
+        match &mut node.kind {
+            Kind::Op(Op::BatchNormTrainGrad(op)) => {
+                let mask = new.nodes[source.node].inputs.clone();
+                op.relu = true;
+                node.inputs[0] = mask[0];
+                node.inputs.push(mask[1]);
+                Ok(new.take(node))
+            }
+            _ => Ok(smallvec![source]),
+        }
+    })
+}
+
+/// Removes nodes that nothing needs.
+fn prune(ir: Ir) -> Result<Ir> {
+    let mut needed = vec![false; ir.nodes.len()];
+    ir.kept().for_each(|v| needed[v.node] = true);
+    for index in (0..ir.nodes.len()).rev() {
+        if needed[index] {
+            ir.nodes[index].inputs.iter().for_each(|v| needed[v.node] = true);
+        }
+    }
+    // A node that is not needed is not an operand either: its results are never looked up.
+    ir.rewrite(|new, index, node| Ok(if needed[index] { new.take(node) } else { smallvec![] }))
+}

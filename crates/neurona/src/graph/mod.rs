@@ -1,0 +1,11 @@
+//! One graph, five passes: trace, gradient, lower, plan, run. No arithmetic here.
+
+pub(crate) mod cell;
+pub(crate) mod debug;
+pub(crate) mod engine;
+pub(crate) mod gradient;
+pub mod ir;
+pub(crate) mod lower;
+pub(crate) mod node;
+pub(crate) mod plan;
+pub(crate) mod walk;

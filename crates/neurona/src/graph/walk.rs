@@ -1,0 +1,302 @@
+//! The trace, put in a line: what a plan is made from and looked up by.
+
+use super::cell::Cell;
+use super::node::{Node, Source};
+use crate::tensor::{Device, Tensor};
+use crate::{Error, Result};
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// One result of one node of the line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct At {
+    pub node: u32,
+    pub out: u32,
+}
+
+/// A staged write: the cell, and the value it will have.
+#[derive(Debug)]
+pub(crate) struct Write {
+    pub cell: Cell,
+    pub value: At,
+}
+
+/// Everything a force must compute, operands before the nodes that use them.
+#[derive(Debug, Default)]
+pub(crate) struct Trace {
+    pub nodes: Vec<Arc<Node>>,
+    /// Which nodes are taken as values; the others are computed.
+    pub leaf: Vec<bool>,
+    /// References to each node from the line itself and from cells: more than these means that somebody
+    /// outside holds it.
+    inside: Vec<u32>,
+    /// What must be stored: what was asked, and what the user still holds.
+    pub roots: Vec<At>,
+    pub writes: Vec<Write>,
+    /// The line as words: op, options, operand positions, leaves' shapes. Equal words, equal plan.
+    pub words: Words,
+    /// Where each node's words begin.
+    starts: Vec<usize>,
+    /// Some value had been computed before its gradient was asked: its forward runs again.
+    pub again: bool,
+    stack: Vec<Visit>,
+}
+
+#[derive(Debug)]
+enum Visit {
+    Enter(Arc<Node>),
+    Leave(Arc<Node>),
+}
+
+/// A node that has been entered but not left yet.
+const ENTERED: u32 = u32::MAX;
+
+impl Trace {
+    /// Lines up what the tensors asked for need. `walk` must be new for every call.
+    pub fn line_up(&mut self, asked: &[Tensor], cells: &[Cell], walk: &mut u32) {
+        self.again = false;
+        loop {
+            *walk = walk.wrapping_add(1).max(1);
+            self.clear();
+            if self.follow(asked, cells, *walk).is_some() {
+                break;
+            }
+            self.again = true;
+        }
+        self.find_roots(asked, *walk);
+    }
+
+    /// Lets go of all nodes; keeps the memory for the next call.
+    pub fn clear(&mut self) {
+        self.nodes.clear();
+        self.leaf.clear();
+        self.inside.clear();
+        self.roots.clear();
+        self.writes.clear();
+        self.words.clear();
+        self.starts.clear();
+        self.stack.clear();
+    }
+
+    /// The node that a word of the line belongs to.
+    pub fn node_of(&self, word: usize) -> usize {
+        self.starts.partition_point(|&start| start <= word).saturating_sub(1)
+    }
+
+    /// Where this walk has put a node, if it has met it.
+    pub fn position(node: &Node, walk: u32) -> Option<u32> {
+        let mark = node.mark.load(Ordering::Relaxed);
+        (mark >> 32 == walk as u64).then_some(mark as u32)
+    }
+
+    /// Depth first, without recursion. `None` when it must start over with `again` set.
+    fn follow(&mut self, asked: &[Tensor], cells: &[Cell], walk: u32) -> Option<()> {
+        for tensor in asked {
+            self.stack.push(Visit::Enter(tensor.node.clone()));
+            self.drain(walk)?;
+        }
+        cells.iter().for_each(|cell| self.note_write(cell, walk));
+        // The list grows while the staged values' own graphs are followed.
+        let mut next = 0;
+        while next < self.writes.len() {
+            let staged = self.writes[next].cell.state().staged.clone();
+            if let Some(staged) = staged {
+                self.stack.push(Visit::Enter(staged.node.clone()));
+                self.drain(walk)?;
+                let node = Self::position(&staged.node, walk).unwrap_or(0);
+                self.inside[node as usize] += 1;
+                self.writes[next].value = At { node, out: staged.out as u32 };
+            }
+            next += 1;
+        }
+        Some(())
+    }
+
+    /// Lists a cell's staged write, once.
+    fn note_write(&mut self, cell: &Cell, walk: u32) {
+        if cell.state().staged.is_some() && cell.0.mark.swap(walk, Ordering::Relaxed) != walk {
+            self.writes.push(Write { cell: cell.clone(), value: At { node: 0, out: 0 } });
+        }
+    }
+
+    fn drain(&mut self, walk: u32) -> Option<()> {
+        while let Some(visit) = self.stack.pop() {
+            match visit {
+                Visit::Enter(node) => {
+                    if Self::position(&node, walk).is_some() {
+                        continue;
+                    }
+                    node.mark.store((walk as u64) << 32 | ENTERED as u64, Ordering::Relaxed);
+                    let state = node.state();
+                    let known = state.values.iter().all(Option::is_some);
+                    if known && !(self.again && !state.inputs.is_empty()) {
+                        drop(state);
+                        self.leave(node, true, walk);
+                        continue;
+                    }
+                    if let (Source::Op(crate::ops::Op::Backward(_)), Some(loss)) = (&node.source, state.inputs.first()) {
+                        let loss = loss.node.state();
+                        let computed = loss.values.iter().all(Option::is_some) && !loss.inputs.is_empty();
+                        if computed && !self.again {
+                            return None;
+                        }
+                    }
+                    if matches!(node.source, Source::Numbers(_)) {
+                        drop(state);
+                        self.leave(node, true, walk);
+                        continue;
+                    }
+                    self.stack.push(Visit::Leave(node.clone()));
+                    for input in state.inputs.iter().rev() {
+                        self.stack.push(Visit::Enter(input.node.clone()));
+                    }
+                }
+                Visit::Leave(node) => self.leave(node, false, walk),
+            }
+        }
+        Some(())
+    }
+
+    fn leave(&mut self, node: Arc<Node>, leaf: bool, walk: u32) {
+        let index = self.nodes.len() as u32;
+        node.mark.store((walk as u64) << 32 | index as u64, Ordering::Relaxed);
+        self.starts.push(self.words.0.len());
+        let mut inside = 0;
+        if leaf {
+            let kind = match &node.source {
+                Source::Op(_) | Source::Data | Source::Variable(_) => 1u32,
+                Source::Cell(_) => 2,
+                Source::Numbers(numbers) => 3 | (numbers.len() as u32) << 8,
+            };
+            (kind, node.requires_grad, node.device).hash(&mut self.words);
+            node.outputs.hash(&mut self.words);
+            if let Source::Cell(cell) = &node.source {
+                if let Some(inner) = cell.upgrade() {
+                    let cell = Cell(inner);
+                    inside += Arc::ptr_eq(&cell.state().leaf.node, &node) as u32;
+                    self.note_write(&cell, walk);
+                }
+            }
+        } else {
+            if let Source::Op(op) = &node.source {
+                (4u32, node.requires_grad).hash(&mut self.words);
+                op.hash(&mut self.words);
+            }
+            let state = node.state();
+            self.words.write_usize(state.inputs.len());
+            for input in &state.inputs {
+                let at = Self::position(&input.node, walk).unwrap_or(0);
+                self.inside[at as usize] += 1;
+                self.words.write_u64((at as u64) << 16 | input.out as u64);
+            }
+        }
+        self.nodes.push(node);
+        self.leaf.push(leaf);
+        self.inside.push(inside);
+    }
+
+    /// What was asked, and every node in the line that somebody outside still holds: it could otherwise
+    /// never be computed, since its inputs may be overwritten.
+    fn find_roots(&mut self, asked: &[Tensor], walk: u32) {
+        for tensor in asked {
+            let node = Self::position(&tensor.node, walk).unwrap_or(0);
+            if !self.leaf[node as usize] {
+                self.roots.push(At { node, out: tensor.out as u32 });
+            }
+        }
+        for index in 0..self.nodes.len() {
+            if self.leaf[index] || !self.held(index) {
+                continue;
+            }
+            let state = self.nodes[index].state();
+            for (out, value) in state.values.iter().enumerate() {
+                let root = At { node: index as u32, out: out as u32 };
+                if value.is_none() && !self.roots.contains(&root) {
+                    self.roots.push(root);
+                }
+            }
+        }
+        self.words.write_u64(u64::MAX);
+        self.roots.iter().for_each(|r| self.words.write_u64((r.node as u64) << 16 | r.out as u64));
+        self.words.write_u64(u64::MAX);
+        for write in &self.writes {
+            let leaf = Self::position(&write.cell.state().leaf.node, walk);
+            self.words.write_u64((write.value.node as u64) << 16 | write.value.out as u64);
+            self.words.write_u64(leaf.map_or(u64::MAX, u64::from));
+        }
+    }
+
+    /// Whether somebody besides the line and the cells holds this node. The line's own list counts as one.
+    pub fn held(&self, index: usize) -> bool {
+        Arc::strong_count(&self.nodes[index]) > self.inside[index] as usize + 1
+    }
+
+    /// The one device of the line.
+    pub fn device(&self) -> Result<Device> {
+        let mut device = None;
+        for node in &self.nodes {
+            // Plain numbers go wherever they are needed.
+            if matches!(node.source, Source::Numbers(_)) {
+                continue;
+            }
+            if *device.get_or_insert(node.device) != node.device {
+                return Err(Error::op(node.name(), "operands are on different devices; move them with `to`")
+                    .at(node.place.clone()));
+            }
+        }
+        Ok(device.unwrap_or_default())
+    }
+}
+
+/// Collects what `Hash` implementations write, so that keys can be compared in full and not by hash alone.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Words(Vec<u64>);
+
+impl Words {
+    fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    /// The one place where two lines of the same length differ, if there is just one.
+    pub fn lone_difference(&self, other: &Words) -> Option<usize> {
+        if self.0.len() != other.0.len() {
+            return None;
+        }
+        let mut places = (0..self.0.len()).filter(|&i| self.0[i] != other.0[i]);
+        places.next().filter(|_| places.next().is_none())
+    }
+
+    /// A hash of all words (multiply and fold, as in fxhash: keys are not chosen by an adversary).
+    pub fn digest(&self) -> u64 {
+        self.0.iter().fold(0, |h, w| (h.rotate_left(5) ^ w).wrapping_mul(0x517c_c1b7_2722_0a95))
+    }
+}
+
+impl Hasher for Words {
+    fn write(&mut self, bytes: &[u8]) {
+        for chunk in bytes.chunks(8) {
+            let mut word = [0; 8];
+            word[..chunk.len()].copy_from_slice(chunk);
+            self.0.push(u64::from_le_bytes(word));
+        }
+    }
+    fn write_u8(&mut self, x: u8) {
+        self.0.push(x.into());
+    }
+    fn write_u32(&mut self, x: u32) {
+        self.0.push(x.into());
+    }
+    fn write_u64(&mut self, x: u64) {
+        self.0.push(x);
+    }
+    fn write_usize(&mut self, x: usize) {
+        self.0.push(x as u64);
+    }
+    fn write_isize(&mut self, x: isize) {
+        self.0.push(x as u64);
+    }
+    fn finish(&self) -> u64 {
+        self.digest()
+    }
+}

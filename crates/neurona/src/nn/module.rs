@@ -1,0 +1,188 @@
+//! What makes a struct a model: its parts can be visited by name.
+
+use super::{Buffer, Mode, ModulePath, Parameter};
+use crate::{Result, Tensor};
+use std::sync::Arc;
+
+/// A part of a model: a layer, or a struct of layers. `#[derive(Module)]` writes the one method needed.
+///
+/// ```
+/// use neurona::nn::{Forward, Linear, Module};
+/// use neurona::{Result, Tensor};
+///
+/// #[derive(Module)]
+/// struct Net {
+///     fc1: Linear,
+///     fc2: Linear,
+/// }
+///
+/// impl Forward for Net {
+///     fn forward(&self, x: &Tensor) -> Result<Tensor> {
+///         self.fc2.forward(&self.fc1.forward(x)?.relu()?)
+///     }
+/// }
+///
+/// let net = Net { fc1: Linear::new(4, 8)?, fc2: Linear::new(8, 2)? };
+/// let names: Vec<String> = net.named_parameters().into_iter().map(|(name, _)| name).collect();
+/// assert_eq!(names, ["fc1.weight", "fc1.bias", "fc2.weight", "fc2.bias"]);
+/// # Ok::<(), neurona::Error>(())
+/// ```
+pub trait Module {
+    /// Shows the visitor every part by name.
+    fn visit(&self, visitor: &mut Visitor<'_>);
+
+    /// Everything that is trained, with its path.
+    fn named_parameters(&self) -> Vec<(String, Parameter)> {
+        let mut found = Vec::new();
+        walk(self, &mut |path, item| {
+            if let Item::Parameter(p) = item {
+                found.push((path.to_string(), p.clone()));
+            }
+        });
+        found
+    }
+
+    /// Everything that is trained.
+    fn parameters(&self) -> Vec<Parameter> {
+        self.named_parameters().into_iter().map(|(_, p)| p).collect()
+    }
+
+    /// Everything else that is saved with the model: running statistics.
+    fn named_buffers(&self) -> Vec<(String, Buffer)> {
+        let mut found = Vec::new();
+        walk(self, &mut |path, item| {
+            if let Item::Buffer(b) = item {
+                found.push((path.to_string(), b.clone()));
+            }
+        });
+        found
+    }
+
+    /// Puts every layer in training mode: dropout drops, batch-norm uses the batch's statistics.
+    fn train(&self) {
+        set_mode(self, true);
+    }
+
+    /// Puts every layer in evaluation mode.
+    fn eval(&self) {
+        set_mode(self, false);
+    }
+
+    /// Forgets all gradients.
+    fn zero_grad(&self) {
+        self.parameters().iter().for_each(|p| p.zero_grad());
+    }
+
+    /// How many numbers are trained.
+    fn num_parameters(&self) -> usize {
+        self.parameters().iter().map(|p| p.shape().numel()).sum()
+    }
+}
+
+/// A module that turns one tensor into another.
+pub trait Forward: Module + Send + Sync {
+    /// The output for an input.
+    fn forward(&self, x: &Tensor) -> Result<Tensor>;
+}
+
+fn set_mode<M: Module + ?Sized>(module: &M, training: bool) {
+    walk(module, &mut |_, item| {
+        if let Item::Mode(mode) = item {
+            mode.set(training);
+        }
+    });
+}
+
+/// Something a visitor meets.
+pub enum Item<'a> {
+    /// Trained.
+    Parameter(&'a Parameter),
+    /// Saved, not trained.
+    Buffer(&'a Buffer),
+    /// The switch between training and evaluation.
+    Mode(&'a Mode),
+}
+
+/// Walks a model and keeps the path to where it is. Whatever it meets learns its path on the way, so that
+/// errors and plans can name it.
+pub struct Visitor<'a> {
+    path: String,
+    meet: &'a mut dyn FnMut(&str, Item<'_>),
+}
+
+fn walk<M: Module + ?Sized>(module: &M, meet: &mut dyn FnMut(&str, Item<'_>)) {
+    module.visit(&mut Visitor { path: String::new(), meet });
+}
+
+impl Visitor<'_> {
+    /// Visits a part under its name.
+    pub fn child<M: Module + ?Sized>(&mut self, name: &str, part: &M) {
+        let length = self.path.len();
+        if length > 0 {
+            self.path.push('.');
+        }
+        self.path.push_str(name);
+        part.visit(self);
+        self.path.truncate(length);
+    }
+
+    /// Meets a leaf at the present path.
+    pub fn item(&mut self, item: Item<'_>) {
+        match &item {
+            Item::Parameter(p) => p.cell().set_name(self.path.as_str().into()),
+            Item::Buffer(b) => b.cell().set_name(self.path.as_str().into()),
+            Item::Mode(_) => {}
+        }
+        (self.meet)(&self.path, item);
+    }
+
+    /// Tells a layer the path it stands at; its marker field is one step below.
+    pub(super) fn place(&mut self, marker: &ModulePath) {
+        let path = self.path.rsplit_once('.').map_or("", |(layer, _)| layer);
+        marker.set(Arc::from(path));
+    }
+}
+
+macro_rules! plain_values { ($($t:ty),*) => { $(
+    /// A plain value: nothing to train or save.
+    impl Module for $t {
+        fn visit(&self, _visitor: &mut Visitor<'_>) {}
+    }
+)* } }
+plain_values!(bool, usize, isize, i32, i64, f32, f64, String, &'static str);
+
+impl<M: Module> Module for Option<M> {
+    fn visit(&self, visitor: &mut Visitor<'_>) {
+        if let Some(part) = self {
+            part.visit(visitor);
+        }
+    }
+}
+
+impl<M: Module> Module for Vec<M> {
+    fn visit(&self, visitor: &mut Visitor<'_>) {
+        for (i, part) in self.iter().enumerate() {
+            visitor.child(&i.to_string(), part);
+        }
+    }
+}
+
+impl<M: Module, const N: usize> Module for [M; N] {
+    fn visit(&self, visitor: &mut Visitor<'_>) {
+        for (i, part) in self.iter().enumerate() {
+            visitor.child(&i.to_string(), part);
+        }
+    }
+}
+
+impl<M: Module + ?Sized> Module for Box<M> {
+    fn visit(&self, visitor: &mut Visitor<'_>) {
+        (**self).visit(visitor);
+    }
+}
+
+impl Forward for Box<dyn Forward> {
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        (**self).forward(x)
+    }
+}

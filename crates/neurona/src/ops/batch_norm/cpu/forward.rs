@@ -1,0 +1,294 @@
+//! Batch normalisation: the outputs.
+
+use std::marker::PhantomData;
+use std::ops::Range;
+
+use super::{Matrix, inverse, repeat, scratch};
+use crate::cpu::columns::{add_rows, narrow, span, widen};
+use crate::cpu::kernel::{Io, Kernel, share};
+use crate::cpu::math::Real;
+use crate::cpu::simd::vectorized;
+
+/// What [`TrainForward`] does besides normalising.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Training {
+    /// Added to the variance.
+    pub eps: f64,
+    /// Whether negative results become 0.
+    pub relu: bool,
+    /// Whether weight and bias are among the inputs.
+    pub affine: bool,
+    /// Whether running statistics are kept.
+    pub track: bool,
+    /// Whether running statistics are means of all batches instead of moving averages.
+    pub cumulative: bool,
+}
+
+/// Normalises by the batch's own statistics.
+///
+/// Inputs: x; if affine: weight, bias; if track: running mean, running variance, batches so far
+/// (one `i64`) and, unless cumulative, momentum (one element).
+/// Outputs: y, mean, inverse deviation; if track: the new running mean, running variance and
+/// number of batches, which may be the memory of the old ones.
+pub struct TrainForward<T> {
+    m: Matrix,
+    options: Training,
+    element: PhantomData<T>,
+}
+
+impl<T: Real> TrainForward<T> {
+    /// Normalisation of `c` columns over `rows` rows.
+    pub fn new(rows: usize, c: usize, options: Training) -> Self {
+        TrainForward { m: Matrix { rows, c }, options, element: PhantomData }
+    }
+
+    fn tracked(&self) -> usize {
+        if self.options.affine { 3 } else { 1 }
+    }
+
+    #[inline(always)]
+    fn measure(&self, task: usize, io: &Io<'_>) {
+        let m = &self.m;
+        // SAFETY: nobody writes the input.
+        let x = &unsafe { io.inputs[0].slice::<T>() }[m.elements(task)];
+        let [mean, first, second] = scratch::<T, 3>(io, span(m.c));
+        first.fill(T::zero());
+        second.fill(T::zero());
+        mean.fill(T::zero());
+        add_rows([x], mean, [&mut *first], |[x], _| [x]);
+        let count = m.rows(task).len().max(1) as f64;
+        for j in 0..m.c {
+            mean[j] = T::of(narrow(first, m.c, j) / count);
+        }
+        repeat(mean, m.c);
+        first.fill(T::zero());
+        add_rows([x], mean, [&mut *first, &mut *second], |[x], mean| {
+            let d = x - mean;
+            [d, d * d]
+        });
+        m.put(io, task, first, second);
+        self.finish_partial(io, task, count, &mean[..m.c]);
+    }
+
+    /// Turns a chunk's sums of deviations into its mean and its sum of squared deviations.
+    #[inline(always)]
+    fn finish_partial(&self, io: &Io<'_>, task: usize, count: f64, mean: &[T]) {
+        let c = self.m.c;
+        let buf = self.m.partial(io, task);
+        // SAFETY: each task of the sweep has its own partial sums.
+        let (first, second) = unsafe { buf.slice_mut::<f64>(0..2 * c) }.split_at_mut(c);
+        for ((first, second), mean) in first.iter_mut().zip(second).zip(mean) {
+            let off = *first / count;
+            *second -= *first * off;
+            *first = mean.wide() + off;
+        }
+    }
+
+    #[inline(always)]
+    fn combine(&self, task: usize, io: &Io<'_>) {
+        let m = &self.m;
+        let channels = share(m.c, m.combiners(), task);
+        let [mean, m2] = scratch::<f64, 2>(io, channels.len());
+        mean.fill(0.0);
+        m2.fill(0.0);
+        let mut count = 0.0;
+        for chunk in 0..m.chunks() {
+            let n = m.rows(chunk).len() as f64;
+            if n == 0.0 {
+                continue;
+            }
+            let buf = m.partial(io, chunk);
+            // SAFETY: partial sums are only read in this phase.
+            let (means, m2s) = unsafe { buf.slice::<f64>() }.split_at(m.c);
+            let (weight, cross) = (n / (count + n), count * n / (count + n));
+            let other = means[channels.clone()].iter().zip(&m2s[channels.clone()]);
+            for ((mean, m2), (other, other_m2)) in mean.iter_mut().zip(m2.iter_mut()).zip(other) {
+                let d = other - *mean;
+                *mean += d * weight;
+                *m2 += other_m2 + d * d * cross;
+            }
+            count += n;
+        }
+        // SAFETY: each task has its own channels.
+        let (means, devs) =
+            unsafe { (io.outputs[1].slice_mut::<T>(channels.clone()), io.outputs[2].slice_mut::<T>(channels.clone())) };
+        for (i, (mean, m2)) in mean.iter().zip(m2.iter()).enumerate() {
+            means[i] = T::of(*mean);
+            devs[i] = T::of(1.0 / (m2 / count.max(1.0) + self.options.eps).sqrt());
+        }
+        if self.options.track {
+            self.track(io, &channels, mean, m2, count);
+        }
+    }
+
+    #[inline(always)]
+    fn track(&self, io: &Io<'_>, channels: &Range<usize>, mean: &[f64], m2: &[f64], count: f64) {
+        let t = self.tracked();
+        let momentum = if self.options.cumulative {
+            // SAFETY: the count is written in a later phase.
+            1.0 / (unsafe { *io.inputs[t + 2].ptr::<i64>() } as f64 + 1.0)
+        } else {
+            // SAFETY: nobody writes the momentum.
+            let momentum = unsafe { io.inputs[t + 3].slice::<T>() };
+            momentum[0].wide()
+        };
+        let variance = |m2: f64| m2 / (count - 1.0);
+        for (i, j) in channels.clone().enumerate() {
+            for (k, new) in [mean[i], variance(m2[i])].into_iter().enumerate() {
+                let (old, out) = (io.inputs[t + k], io.outputs[3 + k]);
+                assert!(j < old.len::<T>() && j < out.len::<T>());
+                // SAFETY: in bounds by the check; each task has its own channels. The two may be
+                // the same memory, so neither is borrowed.
+                unsafe {
+                    let old = *old.ptr::<T>().add(j);
+                    let moved = old.wide() + momentum * (new - old.wide());
+                    let new = if count > 0.0 { T::of(moved) } else { old };
+                    *out.ptr::<T>().add(j) = new;
+                }
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn normalise(&self, task: usize, io: &Io<'_>) {
+        let m = &self.m;
+        // SAFETY: statistics were written in an earlier phase; the rest is nobody's output.
+        let (x, means, devs) = unsafe {
+            (&io.inputs[0].slice::<T>()[m.elements(task)], io.outputs[1].slice::<T>(), io.outputs[2].slice::<T>())
+        };
+        // SAFETY: the ranges of different tasks do not overlap.
+        let y = unsafe { io.outputs[0].slice_mut::<T>(m.elements(task)) };
+        // SAFETY: nobody writes the inputs.
+        let affine = self.options.affine.then(|| unsafe { (io.inputs[1].slice::<T>(), io.inputs[2].slice::<T>()) });
+        apply(io, x, y, means, devs, affine, self.options.relu);
+        if self.options.track && task == 0 {
+            let (old, new) = (io.inputs[self.tracked() + 2], io.outputs[5]);
+            assert!(old.len::<i64>() > 0 && new.len::<i64>() > 0);
+            // SAFETY: in bounds by the check; only this task touches the count in this phase.
+            unsafe { *new.ptr::<i64>() = *old.ptr::<i64>() + 1 };
+        }
+    }
+}
+
+/// `(x - mean) * dev * weight + bias`, then ReLU. The mean is taken off first: folding it into the
+/// bias would cancel badly where it is much larger than the deviation.
+#[inline(always)]
+fn apply<T: Real>(
+    io: &Io<'_>,
+    x: &[T],
+    y: &mut [T],
+    means: &[T],
+    devs: &[T],
+    affine: Option<(&[T], &[T])>,
+    relu: bool,
+) {
+    let c = means.len();
+    let w = span(c);
+    let [mean, scale, shift] = scratch::<T, 3>(io, w);
+    widen(means, mean);
+    for (i, (scale, shift)) in scale.iter_mut().zip(shift.iter_mut()).take(c).enumerate() {
+        let (weight, bias) = affine.map_or((T::one(), T::zero()), |(w, b)| (w[i], b[i]));
+        *scale = devs[i] * weight;
+        *shift = bias;
+    }
+    repeat(scale, c);
+    repeat(shift, c);
+    let low = if relu { T::zero() } else { T::neg_infinity() };
+    for (y, x) in y.chunks_mut(w).zip(x.chunks(w)) {
+        let per_column = mean.iter().zip(scale.iter()).zip(shift.iter());
+        for ((y, &x), ((&mean, &scale), &shift)) in y.iter_mut().zip(x).zip(per_column) {
+            let v = (x - mean) * scale + shift;
+            *y = if v < low { low } else { v };
+        }
+    }
+}
+
+impl<T: Real> Kernel for TrainForward<T> {
+    fn phases(&self) -> Vec<usize> {
+        self.m.phases()
+    }
+
+    fn workspace(&self) -> usize {
+        self.m.partials()
+    }
+
+    fn scratch(&self) -> usize {
+        (3 * span(self.m.c) * size_of::<T>()).max(2 * self.m.c * size_of::<f64>())
+    }
+
+    fn run(&self, phase: usize, task: usize, io: &Io<'_>) {
+        vectorized(
+            #[inline(always)]
+            || {
+                for step in self.m.steps(phase) {
+                    match step {
+                        0 => self.measure(task, io),
+                        1 => self.combine(task, io),
+                        _ => self.normalise(task, io),
+                    }
+                }
+            },
+        );
+    }
+
+    fn flops(&self) -> u64 {
+        8 * (self.m.rows * self.m.c) as u64
+    }
+}
+
+/// Normalises by running statistics.
+///
+/// Inputs: x, running mean, running variance; if affine: weight, bias. Output: y.
+pub struct EvalForward<T> {
+    m: Matrix,
+    eps: f64,
+    relu: bool,
+    affine: bool,
+    element: PhantomData<T>,
+}
+
+impl<T: Real> EvalForward<T> {
+    /// Normalisation of `c` columns over `rows` rows; with `relu`, negative results become 0.
+    pub fn new(rows: usize, c: usize, eps: f64, relu: bool, affine: bool) -> Self {
+        EvalForward { m: Matrix { rows, c }, eps, relu, affine, element: PhantomData }
+    }
+}
+
+impl<T: Real> Kernel for EvalForward<T> {
+    fn phases(&self) -> Vec<usize> {
+        vec![self.m.chunks()]
+    }
+
+    fn scratch(&self) -> usize {
+        (3 * span(self.m.c) + self.m.c) * size_of::<T>()
+    }
+
+    fn run(&self, _phase: usize, task: usize, io: &Io<'_>) {
+        let m = &self.m;
+        // SAFETY: nobody writes the inputs; the ranges of different tasks do not overlap.
+        let (x, means, variances, y) = unsafe {
+            (
+                &io.inputs[0].slice::<T>()[m.elements(task)],
+                io.inputs[1].slice::<T>(),
+                io.inputs[2].slice::<T>(),
+                io.outputs[0].slice_mut::<T>(m.elements(task)),
+            )
+        };
+        // SAFETY: nobody writes the inputs.
+        let affine = self.affine.then(|| unsafe { (io.inputs[3].slice::<T>(), io.inputs[4].slice::<T>()) });
+        let tail = 3 * span(m.c);
+        // SAFETY: scratch belongs to this task; `apply` uses only what is before the tail.
+        let devs = unsafe { io.scratch.slice_mut::<T>(tail..tail + m.c) };
+        vectorized(
+            #[inline(always)]
+            || {
+                inverse(variances, self.eps, devs);
+                apply(io, x, y, means, devs, affine, self.relu);
+            },
+        );
+    }
+
+    fn flops(&self) -> u64 {
+        3 * (self.m.rows * self.m.c) as u64
+    }
+}

@@ -1,0 +1,174 @@
+//! Convolution on CPU cores.
+//!
+//! Images are NHWC here, so that the values under a filter row are one run of memory: all three
+//! passes are matrix products whose operands are read where they lie, without an im2col copy.
+//! Only padding costs a copy, of the few rows that a task needs. Weights are OIHW outside.
+
+mod depthwise;
+mod forward;
+mod input_grad;
+#[cfg(test)]
+mod tests;
+mod weight_grad;
+
+pub use forward::Forward;
+pub use input_grad::InputGrad;
+pub use weight_grad::WeightGrad;
+
+use crate::cpu::kernel::share;
+use std::ops::Range;
+
+/// The sizes of a convolution.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Geometry {
+    /// Images.
+    pub n: usize,
+    /// Channels of the input.
+    pub c: usize,
+    /// Height of the input.
+    pub h: usize,
+    /// Width of the input.
+    pub w: usize,
+    /// Channels of the output.
+    pub k: usize,
+    /// Height of the filters.
+    pub r: usize,
+    /// Width of the filters.
+    pub s: usize,
+    /// Rows and columns from one output to the next.
+    pub stride: [usize; 2],
+    /// Rows and columns of zeros on each side.
+    pub padding: [usize; 2],
+    /// Rows and columns from one filter value to the next.
+    pub dilation: [usize; 2],
+    /// Independent groups of channels.
+    pub groups: usize,
+}
+
+impl Geometry {
+    /// Height of the output.
+    pub fn oh(&self) -> usize {
+        extent(self.h, self.r, self.stride[0], self.padding[0], self.dilation[0])
+    }
+
+    /// Width of the output.
+    pub fn ow(&self) -> usize {
+        extent(self.w, self.s, self.stride[1], self.padding[1], self.dilation[1])
+    }
+
+    /// Arithmetic of one pass.
+    pub fn flops(&self) -> u64 {
+        2 * (self.n * self.oh() * self.ow() * self.k * self.taps() * self.group_c()) as u64
+    }
+
+    /// Input channels of one group.
+    fn group_c(&self) -> usize {
+        self.c / self.groups.max(1)
+    }
+
+    /// Output channels of one group.
+    fn group_k(&self) -> usize {
+        self.k / self.groups.max(1)
+    }
+
+    /// Values of a filter for one channel.
+    fn taps(&self) -> usize {
+        self.r * self.s
+    }
+
+    fn padded(&self) -> bool {
+        self.padding != [0, 0]
+    }
+
+    /// Width of an image with its padding.
+    fn padded_w(&self) -> usize {
+        self.w + 2 * self.padding[1]
+    }
+
+    /// Padded input rows under `rows` output rows.
+    fn rows_under(&self, rows: usize) -> usize {
+        if rows == 0 { 0 } else { (rows - 1) * self.stride[0] + (self.r - 1) * self.dilation[0] + 1 }
+    }
+}
+
+fn extent(size: usize, filter: usize, stride: usize, padding: usize, dilation: usize) -> usize {
+    let reach = dilation * filter.saturating_sub(1) + 1;
+    if filter == 0 || size + 2 * padding < reach { 0 } else { (size + 2 * padding - reach) / stride + 1 }
+}
+
+/// Pixels that a task should have at least: a few tiles, so that weights are read for many.
+const PIXELS: usize = 56;
+
+/// How the pixels of a batch are cut: into groups of images, and images into blocks of rows when
+/// the images are few.
+#[derive(Clone, Copy)]
+struct Cut {
+    n: usize,
+    rows: usize,
+    groups: usize,
+    blocks: usize,
+}
+
+impl Cut {
+    /// Cuts `n` images of `rows × columns` pixels into about `tasks` parts of no fewer than
+    /// `least` pixels.
+    fn new(n: usize, rows: usize, columns: usize, tasks: usize, least: usize) -> Self {
+        let pixels = rows * columns;
+        if n == 0 || pixels == 0 {
+            return Cut { n, rows, groups: 0, blocks: 1 };
+        }
+        let images = n.div_ceil(tasks.max(1)).max(least / pixels).clamp(1, n);
+        let groups = n.div_ceil(images);
+        let most = (pixels / least).clamp(1, rows);
+        let blocks = if images == 1 { tasks.div_ceil(groups).clamp(1, most) } else { 1 };
+        Cut { n, rows, groups, blocks }
+    }
+
+    /// Number of parts.
+    fn parts(&self) -> usize {
+        self.groups * self.blocks
+    }
+
+    /// Most images of a part.
+    fn images(&self) -> usize {
+        self.n.div_ceil(self.groups.max(1))
+    }
+
+    /// Most rows of a part.
+    fn block_rows(&self) -> usize {
+        self.rows.div_ceil(self.blocks)
+    }
+
+    /// The images and rows of a part.
+    fn part(&self, part: usize) -> (Range<usize>, Range<usize>) {
+        (
+            share(self.n, self.groups, part / self.blocks),
+            share(self.rows, self.blocks, part % self.blocks),
+        )
+    }
+}
+
+/// Copies rows of an image with zeros around them: `rows` count from the top of the padding, and
+/// `channels` of each pixel are kept, at `stride` floats from pixel to pixel.
+fn pad(out: &mut [f32], image: &[f32], g: &Geometry, rows: Range<usize>, channels: Range<usize>, stride: usize) {
+    let [top, left] = g.padding;
+    let line = g.padded_w() * stride;
+    for (row, out) in rows.zip(out.chunks_exact_mut(line)) {
+        if row < top || row >= top + g.h {
+            out.fill(0.0);
+            continue;
+        }
+        let from = &image[(row - top) * g.w * g.c..][..g.w * g.c];
+        let (before, rest) = out.split_at_mut(left * stride);
+        let (inside, after) = rest.split_at_mut(g.w * stride);
+        before.fill(0.0);
+        after.fill(0.0);
+        if stride == g.c && channels.len() == g.c {
+            inside.copy_from_slice(from);
+        } else {
+            for (to, from) in inside.chunks_exact_mut(stride).zip(from.chunks_exact(g.c)) {
+                to[..channels.len()].copy_from_slice(&from[channels.clone()]);
+            }
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! Forward: output pixels are rows of the left operand, read through their windows; packed
+//! weights are the right operand.
+
+use super::{Cut, Geometry, PIXELS, pad};
+use super::depthwise::{Depthwise, Pass};
+use crate::cpu::gemm::micro::{Start, Tile};
+use crate::cpu::gemm::panel::{Panel, Transposed, packed_width, panels};
+use crate::cpu::gemm::{Activation, DEPTH, task_count};
+use crate::cpu::kernel::{Io, Kernel, share};
+
+/// Convolution with `f32` elements: inputs `x` `[n, h, w, c]`, `weight` `[k, c/groups, r, s]` and,
+/// when asked, a bias of `k`; output `[n, oh, ow, k]`, overwritten.
+pub struct Forward {
+    g: Geometry,
+    /// Another way, for one filter a channel.
+    depthwise: Option<Depthwise>,
+    bias: bool,
+    activation: Activation,
+    cut: Cut,
+    /// Panels of one group's output channels.
+    panels: Vec<Panel>,
+    /// Columns of these panels with the zeros that fill the last.
+    packed_k: usize,
+    /// Blocks of panels of all groups, one task each and part.
+    panel_blocks: usize,
+    /// Pieces in which one panel's weights are packed.
+    pieces: usize,
+    /// Where each output pixel's window starts, and where its results go.
+    a_rows: Vec<usize>,
+    c_rows: Vec<usize>,
+    /// Runs of a window: where they start, how long each is, and how many meet at once.
+    segments: Vec<usize>,
+    /// Where they start in each packed panel.
+    b_segments: Vec<Vec<usize>>,
+    length: usize,
+    at_once: usize,
+}
+
+impl Forward {
+    /// A convolution of the given sizes.
+    pub fn new(g: Geometry, bias: bool, activation: Activation) -> Self {
+        let (oh, ow) = (g.oh(), g.ow());
+        let panels = panels(g.group_k());
+        let tasks = task_count(g.flops() as usize);
+        let cut = Cut::new(g.n, oh, ow, tasks, PIXELS);
+        let total_panels = panels.len() * g.groups;
+        let panel_blocks = tasks.div_ceil(cut.parts().max(1)).clamp(1, total_panels.max(1));
+        let floats = g.taps() * g.group_c() * g.k;
+        let pieces = (floats / 16_384).clamp(1, 64).div_ceil(total_panels.max(1));
+
+        let line = g.padded_w() * g.c;
+        let image = if g.padded() { g.rows_under(cut.block_rows()) * line } else { g.h * line };
+        let window = |p: usize| {
+            let (i, row, column) = (p / ow / cut.block_rows(), p / ow % cut.block_rows(), p % ow);
+            i * image + row * g.stride[0] * line + column * g.stride[1] * g.c
+        };
+        let pixels = cut.images() * cut.block_rows() * ow;
+        let a_rows = (0..pixels).map(window).collect();
+        let c_rows = (0..pixels).map(|p| p * g.k).collect();
+
+        // A filter row is one run of memory when nothing is skipped in it.
+        let whole_rows = g.groups == 1 && g.dilation[1] == 1 && g.s * g.c <= DEPTH;
+        let (runs, length) = if whole_rows { (1, g.s * g.c) } else { (g.s, g.group_c()) };
+        let segments: Vec<usize> = (0..g.r * runs)
+            .map(|i| i / runs * g.dilation[0] * line + i % runs * g.dilation[1] * g.c)
+            .collect();
+        let b_segments = panels
+            .iter()
+            .map(|p| (0..segments.len()).map(|i| i * length * p.width.columns).collect())
+            .collect();
+        let at_once = (DEPTH / length.max(1)).max(1);
+        Forward {
+            g,
+            depthwise: Depthwise::new(g, Pass::Forward { bias, activation }),
+            bias,
+            activation,
+            cut,
+            panels,
+            packed_k: packed_width(g.group_k()),
+            panel_blocks,
+            pieces: pieces.clamp(1, g.group_c().max(1)),
+            a_rows,
+            c_rows,
+            segments,
+            b_segments,
+            length,
+            at_once,
+        }
+    }
+
+    /// Length of the reduction.
+    fn depth(&self) -> usize {
+        self.g.taps() * self.g.group_c()
+    }
+
+    /// Where a panel of a group starts in the packed weights.
+    fn packed_at(&self, group: usize, panel: &Panel) -> usize {
+        (group * self.packed_k + panel.start) * self.depth()
+    }
+
+    fn pack(&self, task: usize, io: &Io<'_>) {
+        let g = &self.g;
+        let (unit, piece) = (task / self.pieces, task % self.pieces);
+        let (group, panel) = (unit / self.panels.len(), &self.panels[unit % self.panels.len()]);
+        let width = panel.width.columns;
+        let at = self.packed_at(group, panel);
+        let channels = share(g.group_c(), self.pieces, piece);
+        let from = (group * g.group_k() + panel.start) * self.depth();
+        let filters = Transposed {
+            source: io.inputs[1].ptr::<f32>().wrapping_add(from),
+            stride: self.depth(),
+            columns: panel.columns,
+            taps: g.taps(),
+            groups: g.group_c(),
+            step: width,
+            width,
+            range: channels.start * g.taps()..channels.end * g.taps(),
+        };
+        // SAFETY: no task writes an input, and each packs its own channels of its own panel.
+        unsafe { filters.pack(io.workspace.ptr::<f32>().wrapping_add(at)) };
+    }
+
+    fn multiply(&self, task: usize, io: &Io<'_>) {
+        let g = &self.g;
+        let (images, rows) = self.cut.part(task / self.panel_blocks);
+        let total_panels = self.panels.len() * g.groups;
+        let chosen = share(total_panels, self.panel_blocks, task % self.panel_blocks);
+        let pixels = images.len() * rows.len() * g.ow();
+        let x: *const f32 = if g.padded() {
+            self.copy(images.clone(), rows.clone(), io)
+        } else {
+            let first = images.start * g.h + rows.start * g.stride[0];
+            io.inputs[0].ptr::<f32>().wrapping_add(first * g.w * g.c)
+        };
+        let y_at = (images.start * g.oh() + rows.start) * g.ow() * g.k;
+        let y = io.outputs[0].ptr::<f32>().wrapping_add(y_at);
+        let packed = io.workspace.ptr::<f32>();
+
+        let blocks = self.segments.len().div_ceil(self.at_once).max(1);
+        for block in 0..blocks {
+            let segments = share(self.segments.len(), blocks, block);
+            for index in chosen.clone() {
+                let group = index / self.panels.len();
+                let panel = &self.panels[index % self.panels.len()];
+                let width = panel.width.columns;
+                let column = group * g.group_k() + panel.start;
+                let b = self.packed_at(group, panel);
+                let start = match (block, self.bias) {
+                    (0, true) => Start::Bias(io.inputs[2].ptr::<f32>().wrapping_add(column)),
+                    (0, false) => Start::Zero,
+                    _ => Start::Sum,
+                };
+                let tile = Tile {
+                    a: x.wrapping_add(group * g.group_c()),
+                    a_rows: std::ptr::null(),
+                    a_segments: self.segments[segments.clone()].as_ptr(),
+                    a_step: 1,
+                    segments: segments.len(),
+                    length: self.length,
+                    b: packed.wrapping_add(b),
+                    b_segments: self.b_segments[index % self.panels.len()][segments.clone()].as_ptr(),
+                    b_step: width,
+                    c: y.wrapping_add(column),
+                    c_rows: std::ptr::null(),
+                    columns: 0,
+                    start,
+                    relu: block + 1 == blocks && self.activation == Activation::Relu,
+                };
+                // SAFETY: windows stay inside the (padded) images; this task alone writes these
+                // pixels' columns.
+                unsafe { panel.rows(tile, &self.a_rows[..pixels], &self.c_rows[..pixels]) };
+            }
+        }
+    }
+
+    /// The padded rows that a part reads, in scratch.
+    fn copy(&self, images: std::ops::Range<usize>, rows: std::ops::Range<usize>, io: &Io<'_>) -> *const f32 {
+        let g = &self.g;
+        let size = g.rows_under(self.cut.block_rows()) * g.padded_w() * g.c;
+        let first = rows.start * g.stride[0];
+        // SAFETY: no task writes an input.
+        let x = unsafe { io.inputs[0].slice::<f32>() };
+        for (i, image) in images.enumerate() {
+            // SAFETY: scratch belongs to this thread.
+            let out = unsafe { io.scratch.slice_mut(i * size..(i + 1) * size) };
+            let x = &x[image * g.h * g.w * g.c..];
+            pad(out, x, g, first..first + g.rows_under(rows.len()), 0..g.c, g.c);
+        }
+        io.scratch.ptr()
+    }
+}
+
+impl Kernel for Forward {
+    fn phases(&self) -> Vec<usize> {
+        if let Some(depthwise) = &self.depthwise {
+            return depthwise.phases();
+        }
+        let tasks = if self.g.k == 0 { 0 } else { self.cut.parts() * self.panel_blocks };
+        let packs = if tasks == 0 { 0 } else { self.g.groups * self.panels.len() * self.pieces };
+        vec![packs, tasks]
+    }
+
+    fn workspace(&self) -> usize {
+        if let Some(depthwise) = &self.depthwise {
+            return depthwise.workspace();
+        }
+        self.g.groups * self.packed_k * self.depth() * size_of::<f32>()
+    }
+
+    fn scratch(&self) -> usize {
+        if self.depthwise.is_some() {
+            return 0;
+        }
+        let g = &self.g;
+        if !g.padded() {
+            return 0;
+        }
+        let rows = g.rows_under(self.cut.block_rows());
+        self.cut.images() * rows * g.padded_w() * g.c * size_of::<f32>()
+    }
+
+    fn run(&self, phase: usize, task: usize, io: &Io<'_>) {
+        if let Some(depthwise) = &self.depthwise {
+            return depthwise.run(phase, task, io);
+        }
+        if phase == 0 { self.pack(task, io) } else { self.multiply(task, io) }
+    }
+
+    fn flops(&self) -> u64 {
+        self.g.flops()
+    }
+}

@@ -1,0 +1,405 @@
+//! Gradient for the input: each output pixel's gradient times the filters gives a patch, which is
+//! added where its window lies. A task owns rows of the input and visits the output rows that
+//! reach them, so that strides waste nothing and no two tasks write the same place.
+
+use super::{Cut, Geometry};
+use super::depthwise::{Depthwise, Pass};
+use crate::cpu::gemm::micro::{Start, Tile, widths};
+use crate::cpu::gemm::panel::{Panel, Transposed, packed_width, panels};
+use crate::cpu::gemm::{DEPTH, task_count};
+use crate::cpu::kernel::{Io, Kernel, share};
+
+/// Gradient of a convolution for its input, `f32`: inputs `dy` `[n, oh, ow, k]` and `weight`
+/// `[k, c/groups, r, s]`; output `[n, h, w, c]`, overwritten.
+pub struct InputGrad {
+    g: Geometry,
+    /// Another way, for one filter a channel.
+    depthwise: Option<Depthwise>,
+    /// Of input rows.
+    cut: Cut,
+    /// Whether a whole filter row is one run of columns (few channels), or one value is.
+    whole_rows: bool,
+    /// Panels of one run.
+    panels: Vec<Panel>,
+    /// Columns of these panels with the zeros that fill the last.
+    packed: usize,
+    /// Blocks of (group, panel), one task each and part.
+    panel_blocks: usize,
+    /// Floats from pixel to pixel where a task gathers its sums.
+    pixel: usize,
+    /// For each block of rows: the pixels that meet.
+    meetings: Vec<Vec<Meeting>>,
+    /// For each filter row of a meeting, where its output row and its weights start.
+    a_segments: Vec<usize>,
+    b_segments: Vec<usize>,
+    /// For a whole filter row, where its columns lie in a filter.
+    order: Vec<usize>,
+    /// Pieces in which one panel's weights are packed.
+    pieces: usize,
+}
+
+/// Output pixels and where their patches go, for as many images as a part may have. Patches of
+/// one meeting do not overlap.
+struct Meeting {
+    /// The first filter row, and how many meet the same input row from different output rows:
+    /// these are summed before the patch is touched.
+    r: usize,
+    count: usize,
+    a_rows: Vec<usize>,
+    c_rows: Vec<usize>,
+    /// Entries of one image.
+    image: usize,
+}
+
+/// Input pixels that a task should have at least.
+const PIXELS: usize = 128;
+
+impl InputGrad {
+    /// The gradient of a convolution of the given sizes.
+    pub fn new(g: Geometry) -> Self {
+        let widest = widths()[widths().len() - 1].columns;
+        let c = g.group_c();
+        let whole_rows = g.groups == 1
+            && g.dilation[1] == 1
+            && g.s > 1
+            && c < 2 * widest
+            && !c.is_multiple_of(widest);
+        let columns = if whole_rows { g.s * c } else { c };
+        let panels = panels(columns);
+        let tasks = task_count(g.flops() as usize);
+        let cut = Cut::new(g.n, g.h, g.w, tasks, PIXELS);
+        let units = if whole_rows { 1 } else { panels.len() * g.groups };
+        let panel_blocks = tasks.div_ceil(cut.parts().max(1)).clamp(1, units.max(1));
+        let pixel = if g.padding[1] == 0 {
+            g.c
+        } else {
+            let widest_block = (0..panel_blocks)
+                .map(|b| share(units, panel_blocks, b))
+                .map(|range| if whole_rows { c } else { block_columns(&panels, c, range) })
+                .max();
+            widest_block.unwrap_or(0)
+        };
+        let floats = g.k * g.taps() * c;
+        let packed = packed_width(columns);
+        // Filter rows that meet one input row are `apart`, and so are their output rows.
+        let apart = g.stride[0] / gcd(g.stride[0], g.dilation[0]);
+        let line = apart * g.dilation[0] / g.stride[0] * g.ow() * g.k;
+        let filter_row = if whole_rows { 1 } else { g.s } * packed * g.group_k();
+        let pieces = (floats / 16_384).clamp(1, 64).div_ceil((panels.len() * g.groups).max(1));
+        let mut grad = InputGrad {
+            g,
+            depthwise: Depthwise::new(g, Pass::InputGrad),
+            cut,
+            whole_rows,
+            panels,
+            packed,
+            panel_blocks,
+            pixel,
+            meetings: Vec::new(),
+            a_segments: (0..g.r).rev().map(|i| i * line).collect(),
+            b_segments: (0..g.r).map(|i| i * apart * filter_row).collect(),
+            order: (0..g.s * c).map(|i| i % c * g.taps() + i / c).collect(),
+            pieces: pieces.min(g.group_k()).max(1),
+        };
+        grad.meetings = (0..cut.parts().min(cut.blocks)).map(|i| grad.meet(i)).collect();
+        grad
+    }
+
+    /// Floats of a part's image where sums are gathered.
+    fn image(&self, rows: usize) -> usize {
+        let rows = if self.direct() { self.g.h } else { rows };
+        rows * self.g.padded_w() * self.pixel
+    }
+
+    /// Without padding at the sides, sums are gathered in the result itself.
+    fn direct(&self) -> bool {
+        self.g.padding[1] == 0
+    }
+
+    /// The filter rows that reach an input row, and the output row that the last comes from.
+    fn reach(&self, h: usize) -> (Vec<usize>, usize) {
+        let g = &self.g;
+        let output = |r: usize| {
+            let at = (h + g.padding[0]).checked_sub(r * g.dilation[0])?;
+            (at.is_multiple_of(g.stride[0]) && at / g.stride[0] < g.oh()).then(|| at / g.stride[0])
+        };
+        let rows: Vec<usize> = (0..g.r).filter(|&r| output(r).is_some()).collect();
+        let last = rows.last().and_then(|&r| output(r)).unwrap_or(0);
+        (rows, last)
+    }
+
+    /// All meetings of a block of rows.
+    fn meet(&self, block: usize) -> Vec<Meeting> {
+        let g = &self.g;
+        let rows = self.cut.part(block).1;
+        // Patches of neighbouring columns overlap when they are whole filter rows.
+        let classes = if self.whole_rows { g.s.div_ceil(g.stride[1]) } else { 1 };
+        let reaches: Vec<_> = rows.clone().map(|h| self.reach(h)).collect();
+        let most = reaches.iter().map(|(r, _)| r.len()).max().unwrap_or(0);
+        // Rows near the edge meet fewer: one filter row at a time, to fill the tiles. And a long
+        // sum needs no further ones.
+        let together = |count: usize| count == most && g.group_k() <= 128;
+        let line = self.a_segments.iter().rev().nth(1).copied().unwrap_or(0);
+        let mut pairs = Vec::new();
+        for (y, (reach, last)) in reaches.iter().enumerate() {
+            if reach.is_empty() {
+                continue;
+            }
+            let from = last * g.ow() * g.k;
+            if together(reach.len()) {
+                pairs.push((reach[0], reach.len(), y, from));
+            } else {
+                let alone = reach.iter().rev().enumerate();
+                pairs.extend(alone.map(|(i, &r)| (r, 1, y, from + i * line)));
+            }
+        }
+        pairs.sort_unstable();
+        let mut meetings = Vec::new();
+        for pairs in pairs.chunk_by(|a, b| (a.0, a.1) == (b.0, b.1)) {
+            let (r, count, ..) = pairs[0];
+            meetings.extend((0..classes).map(|class| {
+                let columns = || (class..g.ow()).step_by(classes);
+                let entries = (0..self.cut.images())
+                    .flat_map(|image| pairs.iter().map(move |&(_, _, y, from)| (image, y, from)))
+                    .flat_map(|(image, y, from)| columns().map(move |ow| (image, y, from, ow)));
+                let (a_rows, c_rows): (Vec<_>, Vec<_>) = entries
+                    .map(|(image, y, from, ow)| {
+                        let pixel = y * g.padded_w() + ow * g.stride[1];
+                        (
+                            image * g.oh() * g.ow() * g.k + from + ow * g.k,
+                            image * self.image(self.cut.block_rows()) + pixel * self.pixel,
+                        )
+                    })
+                    .unzip();
+                let image = a_rows.len() / self.cut.images().max(1);
+                Meeting { r, count, a_rows, c_rows, image }
+            }));
+        }
+        meetings
+    }
+
+    /// Runs of columns: filter rows, or filter values.
+    fn runs(&self) -> usize {
+        if self.whole_rows { self.g.r } else { self.g.taps() }
+    }
+
+    /// Where a run of a group starts in the packed weights.
+    fn packed_at(&self, group: usize, run: usize) -> usize {
+        (group * self.runs() + run) * self.packed * self.g.group_k()
+    }
+
+    /// Packs some filters: `[group][run][panel][k][columns]`.
+    fn pack(&self, task: usize, io: &Io<'_>) {
+        let g = &self.g;
+        let (c, k, taps) = (g.group_c(), g.group_k(), g.taps());
+        let (unit, piece) = (task / self.pieces, task % self.pieces);
+        let (group, panel) = (unit / self.panels.len(), &self.panels[unit % self.panels.len()]);
+        let width = panel.width.columns;
+        // SAFETY: no task writes an input.
+        let weight = unsafe { io.inputs[1].slice::<f32>() };
+        for row in share(k, self.pieces, piece) {
+            let from = &weight[(group * k + row) * c * taps..][..c * taps];
+            let at = self.packed_at(group, 0) + panel.start * k + row * width;
+            if !self.whole_rows && taps > 1 {
+                let channels = Transposed {
+                    source: from[panel.start * taps..].as_ptr(),
+                    stride: taps,
+                    columns: panel.columns,
+                    taps: 1,
+                    groups: 1,
+                    step: self.packed * k,
+                    width,
+                    range: 0..taps,
+                };
+                // SAFETY: as above; each task packs its own filters of its own panel.
+                unsafe { channels.pack(io.workspace.ptr::<f32>().wrapping_add(at)) };
+                continue;
+            }
+            for run in 0..self.runs() {
+                let at = at + run * self.packed * k;
+                // SAFETY: as above.
+                let out = unsafe { io.workspace.slice_mut::<f32>(at..at + width) };
+                let (inside, rest) = out.split_at_mut(panel.columns);
+                rest.fill(0.0);
+                if self.whole_rows {
+                    let from = &from[run * g.s..];
+                    let order = &self.order[panel.start..];
+                    inside.iter_mut().zip(order).for_each(|(x, &at)| *x = from[at]);
+                } else {
+                    inside.copy_from_slice(&from[panel.start..][..panel.columns]);
+                }
+            }
+        }
+    }
+
+    fn multiply(&self, task: usize, io: &Io<'_>) {
+        let g = &self.g;
+        let part = task / self.panel_blocks;
+        let (images, rows) = self.cut.part(part);
+        let units = if self.whole_rows { 1 } else { self.panels.len() * g.groups };
+        let chosen = share(units, self.panel_blocks, task % self.panel_blocks);
+        // The first channel of this task, and how many it has.
+        let (channel, channels) = if self.whole_rows {
+            (0, g.c)
+        } else {
+            let first = &self.panels[chosen.start % self.panels.len()];
+            let group = chosen.start / self.panels.len();
+            let count = block_columns(&self.panels, g.group_c(), chosen.clone());
+            (group * g.group_c() + first.start, count)
+        };
+        let out = self.clear(images.clone(), rows.clone(), channel..channel + channels, io);
+        let dy = io.inputs[0].ptr::<f32>().wrapping_add(images.start * g.oh() * g.ow() * g.k);
+        let packed = io.workspace.ptr::<f32>();
+        let depth_blocks = g.group_k().div_ceil(DEPTH).max(1);
+        for depth in 0..depth_blocks {
+            let steps = share(g.group_k(), depth_blocks, depth);
+            for s in 0..if self.whole_rows { 1 } else { g.s } {
+                let panels = if self.whole_rows { 0..self.panels.len() } else { chosen.clone() };
+                for index in panels {
+                    let (group, panel) =
+                        (index / self.panels.len(), &self.panels[index % self.panels.len()]);
+                    let width = panel.width.columns;
+                    let column = group * g.group_c() + panel.start - channel;
+                    let offset = panel.start * g.group_k() + steps.start * width;
+                    for meeting in &self.meetings[part % self.cut.blocks] {
+                        let run = if self.whole_rows { meeting.r } else { meeting.r * g.s + s };
+                        let tile = Tile {
+                            a: dy.wrapping_add(group * g.group_k() + steps.start),
+                            a_rows: std::ptr::null(),
+                            a_segments: self.a_segments[g.r - meeting.count..].as_ptr(),
+                            a_step: 1,
+                            segments: meeting.count,
+                            length: steps.len(),
+                            b: packed.wrapping_add(self.packed_at(group, run) + offset),
+                            b_segments: self.b_segments.as_ptr(),
+                            b_step: width,
+                            c: out.wrapping_add(s * g.dilation[1] * self.pixel + column),
+                            c_rows: std::ptr::null(),
+                            columns: 0,
+                            start: Start::Sum,
+                            relu: false,
+                        };
+                        let count = meeting.image * images.len();
+                        // SAFETY: patches of one meeting do not overlap, and lie inside the rows
+                        // (with padding at the sides) that this task owns.
+                        unsafe {
+                            panel.rows(tile, &meeting.a_rows[..count], &meeting.c_rows[..count]);
+                        }
+                    }
+                }
+            }
+        }
+        if !self.direct() {
+            self.write(images, rows, channel..channel + channels, io);
+        }
+    }
+
+    /// Zeros the place where sums are gathered, and says where it starts.
+    fn clear(
+        &self,
+        images: std::ops::Range<usize>,
+        rows: std::ops::Range<usize>,
+        channels: std::ops::Range<usize>,
+        io: &Io<'_>,
+    ) -> *mut f32 {
+        let g = &self.g;
+        if !self.direct() {
+            let floats = images.len() * self.image(self.cut.block_rows());
+            // SAFETY: scratch belongs to this thread.
+            unsafe { io.scratch.slice_mut::<f32>(0..floats) }.fill(0.0);
+            return io.scratch.ptr();
+        }
+        for image in images.clone() {
+            for pixel in (image * g.h + rows.start) * g.w..(image * g.h + rows.end) * g.w {
+                let at = pixel * g.c;
+                // SAFETY: these channels of these rows belong to this task.
+                unsafe { io.outputs[0].slice_mut::<f32>(at + channels.start..at + channels.end) }.fill(0.0);
+            }
+        }
+        let first = (images.start * g.h + rows.start) * g.w * g.c + channels.start;
+        io.outputs[0].ptr::<f32>().wrapping_add(first)
+    }
+
+    /// Copies the sums without their padding.
+    fn write(
+        &self,
+        images: std::ops::Range<usize>,
+        rows: std::ops::Range<usize>,
+        channels: std::ops::Range<usize>,
+        io: &Io<'_>,
+    ) {
+        let g = &self.g;
+        let size = self.image(self.cut.block_rows());
+        for (i, image) in images.enumerate() {
+            for (y, h) in rows.clone().enumerate() {
+                let from = i * size + (y * g.padded_w() + g.padding[1]) * self.pixel;
+                // SAFETY: scratch belongs to this thread.
+                let from = unsafe { io.scratch.slice_mut::<f32>(from..from + g.w * self.pixel) };
+                let to = (image * g.h + h) * g.w * g.c;
+                if channels.len() == g.c && self.pixel == g.c {
+                    // SAFETY: these rows belong to this task.
+                    unsafe { io.outputs[0].slice_mut::<f32>(to..to + g.w * g.c) }.copy_from_slice(from);
+                    continue;
+                }
+                for (w, from) in from.chunks_exact(self.pixel).enumerate() {
+                    let to = to + w * g.c;
+                    // SAFETY: these channels of these rows belong to this task.
+                    unsafe { io.outputs[0].slice_mut::<f32>(to + channels.start..to + channels.end) }
+                        .copy_from_slice(&from[..channels.len()]);
+                }
+            }
+        }
+    }
+}
+
+fn gcd(a: usize, b: usize) -> usize {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+/// Channels of neighbouring (group, panel) units; a group has `c`.
+fn block_columns(panels: &[Panel], c: usize, units: std::ops::Range<usize>) -> usize {
+    let end = |unit: usize| {
+        let (group, panel) = (unit / panels.len(), unit % panels.len());
+        group * c + panels[panel].start
+    };
+    if units.is_empty() { 0 } else { end(units.end) - end(units.start) }
+}
+
+impl Kernel for InputGrad {
+    fn phases(&self) -> Vec<usize> {
+        if let Some(depthwise) = &self.depthwise {
+            return depthwise.phases();
+        }
+        let tasks = if self.g.c == 0 { 0 } else { self.cut.parts() * self.panel_blocks };
+        let packs = if tasks == 0 { 0 } else { self.g.groups * self.panels.len() * self.pieces };
+        vec![packs, tasks]
+    }
+
+    fn workspace(&self) -> usize {
+        if let Some(depthwise) = &self.depthwise {
+            return depthwise.workspace();
+        }
+        self.packed_at(self.g.groups, 0) * size_of::<f32>()
+    }
+
+    fn scratch(&self) -> usize {
+        if self.depthwise.is_some() {
+            return 0;
+        }
+        if self.direct() {
+            return 0;
+        }
+        self.cut.images() * self.image(self.cut.block_rows()) * size_of::<f32>()
+    }
+
+    fn run(&self, phase: usize, task: usize, io: &Io<'_>) {
+        if let Some(depthwise) = &self.depthwise {
+            return depthwise.run(phase, task, io);
+        }
+        if phase == 0 { self.pack(task, io) } else { self.multiply(task, io) }
+    }
+
+    fn flops(&self) -> u64 {
+        self.g.flops()
+    }
+}

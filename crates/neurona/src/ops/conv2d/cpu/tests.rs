@@ -1,0 +1,123 @@
+//! The fast convolutions against the plain ones.
+
+use super::super::reference::{ForwardReference, InputGradReference, WeightGradReference};
+use super::*;
+use crate::cpu::gemm::Activation;
+use crate::cpu::gemm::tests::{close, noise, run, wide};
+use crate::cpu::kernel::Kernel;
+
+fn compare(
+    fast: &dyn Kernel,
+    plain: &dyn Kernel,
+    inputs: &mut [Vec<f32>],
+    sizes: &[usize],
+    terms: usize,
+    what: &str,
+) {
+    let expected = run(plain, &mut wide(inputs), sizes, false);
+    let forwards = run(fast, inputs, sizes, false);
+    let backwards = run(fast, inputs, sizes, true);
+    for ((fast, again), plain) in forwards.iter().zip(&backwards).zip(&expected) {
+        close(fast, plain, terms, what);
+        assert_eq!(fast, again, "{what}");
+    }
+}
+
+fn check(g: Geometry) {
+    let pixels = g.n * g.oh() * g.ow();
+    let (x, y) = (g.n * g.h * g.w * g.c, pixels * g.k);
+    let weight = g.k * g.c / g.groups * g.r * g.s;
+    let window = g.c / g.groups * g.r * g.s;
+    for (bias, activation) in [(false, Activation::None), (true, Activation::Relu)] {
+        let fast = Forward::new(g, bias, activation);
+        let plain = ForwardReference::<f64>::new(g, bias, activation);
+        let mut inputs = vec![noise(x, 1), noise(weight, 2)];
+        if bias {
+            inputs.push(noise(g.k, 3));
+        }
+        compare(&fast, &plain, &mut inputs, &[y], window, &format!("forward {g:?}"));
+
+        let (fast, plain) = (WeightGrad::new(g, bias), WeightGradReference::<f64>::new(g, bias));
+        let sizes = [weight, g.k];
+        let sizes = if bias { &sizes[..] } else { &sizes[..1] };
+        let mut inputs = [noise(x, 1), noise(y, 4)];
+        compare(&fast, &plain, &mut inputs, sizes, pixels, &format!("weight_grad {g:?}"));
+    }
+    let (fast, plain) = (InputGrad::new(g), InputGradReference::<f64>::new(g));
+    let mut inputs = [noise(y, 4), noise(weight, 2)];
+    let terms = g.k / g.groups * g.r * g.s;
+    compare(&fast, &plain, &mut inputs, &[x], terms, &format!("input_grad {g:?}"));
+}
+
+/// A square convolution without padding.
+fn square(n: usize, c: usize, size: usize, k: usize, filter: usize) -> Geometry {
+    Geometry {
+        n,
+        c,
+        h: size,
+        w: size,
+        k,
+        r: filter,
+        s: filter,
+        stride: [1, 1],
+        padding: [0, 0],
+        dilation: [1, 1],
+        groups: 1,
+    }
+}
+
+#[test]
+fn networks() {
+    check(square(4, 3, 32, 6, 5));
+    check(square(4, 6, 14, 16, 5));
+    check(Geometry { padding: [1, 1], ..square(3, 3, 32, 32, 3) });
+    check(Geometry { padding: [1, 1], ..square(5, 32, 16, 64, 3) });
+    check(Geometry { padding: [1, 1], ..square(1, 64, 32, 64, 3) });
+    check(Geometry { padding: [1, 1], stride: [2, 2], ..square(2, 64, 16, 128, 3) });
+    check(Geometry { stride: [2, 2], ..square(2, 64, 16, 128, 1) });
+    check(Geometry { padding: [1, 1], ..square(5, 256, 4, 520, 3) });
+    check(Geometry { padding: [3, 3], stride: [2, 2], ..square(1, 3, 40, 64, 7) });
+}
+
+#[test]
+fn empty() {
+    check(square(0, 3, 8, 6, 3));
+    check(square(2, 0, 8, 6, 3));
+    check(square(2, 3, 8, 0, 3));
+    check(square(2, 3, 2, 4, 3));
+}
+
+#[test]
+fn depthwise() {
+    for channels in [1, 3, 16, 37] {
+        for stride in [1, 2] {
+            let g = Geometry { padding: [1, 1], groups: channels, ..square(2, channels, 9, channels, 3) };
+            check(Geometry { stride: [stride, stride], ..g });
+        }
+    }
+}
+
+#[test]
+fn sweep() {
+    let mut state = 7u64;
+    let mut pick = |from: &[usize]| {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        from[(state >> 33) as usize % from.len()]
+    };
+    for _ in 0..250 {
+        let groups = pick(&[1, 1, 1, 2, 3]);
+        check(Geometry {
+            n: pick(&[1, 2, 3, 7]),
+            c: groups * pick(&[1, 2, 3, 5, 8, 16, 17, 33]),
+            h: pick(&[1, 4, 5, 7, 10, 13]),
+            w: pick(&[1, 3, 5, 8, 9, 12]),
+            k: groups * pick(&[1, 3, 6, 8, 9, 16, 18, 34]),
+            r: pick(&[1, 2, 3, 5]),
+            s: pick(&[1, 2, 3, 4]),
+            stride: [pick(&[1, 1, 2, 3]), pick(&[1, 1, 2, 3])],
+            padding: [pick(&[0, 1, 2]), pick(&[0, 0, 1, 2])],
+            dilation: [pick(&[1, 1, 2]), pick(&[1, 1, 2, 3])],
+            groups,
+        });
+    }
+}

@@ -1,0 +1,439 @@
+//! Gradient for the weights: a sum over pixels of outer products of an output gradient and the
+//! window under it. Channels are split among tasks, and parts of the batch are summed apart while
+//! that memory is small. The last phase adds the parts up and turns them into OIHW.
+
+use super::{Cut, Geometry, pad};
+use super::depthwise::{Depthwise, Pass};
+use crate::cpu::gemm::micro::{Start, Tile};
+use crate::cpu::gemm::panel::{Panel, packed_width, panels};
+use crate::cpu::gemm::task_count;
+use crate::cpu::kernel::{Io, Kernel, share};
+use crate::cpu::simd::vectorized;
+use std::ops::Range;
+
+/// Bytes of partial sums beyond which the batch is not split.
+const PARTIALS: usize = 8 << 20;
+/// Filters whose sums lie side by side and are added up together.
+const STREAMS: usize = 16;
+/// Pixels between visits to the sums, at least; more while both operands stay in the L1 cache.
+const PIXELS: usize = 128;
+const L1_FLOATS: usize = 6 << 10;
+
+/// Gradient of a convolution for its weights, `f32`: inputs `x` `[n, h, w, c]` and `dy`
+/// `[n, oh, ow, k]`; outputs `[k, c/groups, r, s]` and, when asked, the bias's `[k]`, overwritten.
+pub struct WeightGrad {
+    g: Geometry,
+    /// Another way, for one filter a channel.
+    depthwise: Option<Depthwise>,
+    with_bias: bool,
+    /// Of output rows.
+    cut: Cut,
+    /// Which operand is broadcast.
+    way: Way,
+    /// Panels of the other: of a run of a window, or of one group's output channels.
+    panels: Vec<Panel>,
+    /// Blocks of one group's broadcast values and of its panels: one task each, group and part.
+    blocks: (usize, usize),
+    /// Floats from pixel to pixel of a (padded) image.
+    pixel: usize,
+    /// For each block of broadcast values, where they lie and where their sums go.
+    rows: Vec<(Vec<usize>, Vec<usize>)>,
+    /// Where each row of a part's output starts in its input, and in its output.
+    x_lines: Vec<usize>,
+    dy_lines: Vec<usize>,
+    /// Filters that are added up side by side, and tasks that do so.
+    filters: usize,
+    reduces: usize,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Way {
+    /// Sums are `[k][r·s·c]`. Windows are vectors, in runs of a filter row (few channels) or a
+    /// filter value.
+    Gradients { runs: usize },
+    /// Sums are `[r·s·c][k]`. For windows too short to fill vectors.
+    Windows,
+}
+
+impl WeightGrad {
+    /// The gradient of a convolution of the given sizes.
+    pub fn new(g: Geometry, with_bias: bool) -> Self {
+        let (c, k) = (g.group_c(), g.group_k());
+        let tasks = task_count(g.flops() as usize);
+        let fill = |n: usize| n as f64 / packed_width(n).max(1) as f64;
+        let joined = g.groups == 1 && g.dilation[1] == 1 && fill(g.s * c) > fill(c);
+        let (runs, run) = if joined { (g.r, g.s * c) } else { (g.taps(), c) };
+        let way = if fill(run) > 0.9 * fill(k) && c >= 16 || fill(run) > 1.1 * fill(k) {
+            Way::Gradients { runs }
+        } else {
+            Way::Windows
+        };
+        let panels = panels(if way == Way::Windows { k } else { run });
+        let broadcast = if way == Way::Windows { c } else { k };
+
+        // Channels first: parts of the batch cost memory traffic, the more the fewer their pixels.
+        let splittable = !(joined && way != Way::Windows);
+        let most_panels = if splittable { panels.len().max(1) } else { 1 };
+        let tall = if way == Way::Windows { (c * g.taps()).div_ceil(56) } else { k.div_ceil(56) };
+        let most_rows = tall.clamp(1, broadcast.max(1));
+        let partial = g.k * g.taps() * c * size_of::<f32>();
+        let pixels = g.n * g.oh() * g.ow();
+        let enough = if partial <= 1 << 14 {
+            (pixels / 256).max(g.n.min(pixels / 96))
+        } else {
+            pixels / 512
+        };
+        let parts = tasks.min(PARTIALS / partial.max(1)).min(enough).max(1);
+        let mut cut = Cut::new(g.n, g.oh(), g.ow(), parts, super::PIXELS);
+        if parts == 1 && cut.groups > 0 {
+            (cut.groups, cut.blocks) = (1, 1);
+        }
+        let rest = tasks.div_ceil((cut.parts() * g.groups).max(1));
+        let panel_blocks = rest.clamp(1, most_panels);
+        let row_blocks = rest.div_ceil(panel_blocks).clamp(1, most_rows);
+
+        let mut grad = WeightGrad {
+            g,
+            depthwise: Depthwise::new(g, Pass::WeightGrad { with_bias }),
+            with_bias,
+            cut,
+            way,
+            panels,
+            blocks: (row_blocks, panel_blocks),
+            pixel: g.c,
+            rows: Vec::new(),
+            x_lines: Vec::new(),
+            dy_lines: (0..cut.images() * cut.block_rows()).map(|i| i * g.ow() * g.k).collect(),
+            filters: if way == Way::Windows { STREAMS } else { 1 },
+            reduces: 0,
+        };
+        // A padded copy holds only the channels that its task reads.
+        let channel_blocks = if way == Way::Windows { row_blocks } else { panel_blocks };
+        if g.padded() && (channel_blocks > 1 || g.groups > 1) {
+            let sizes = (0..channel_blocks).map(|block| grad.channels(block, block).len());
+            grad.pixel = sizes.max().unwrap_or(0);
+        }
+        let most = g.k.div_ceil(grad.filters).max(1);
+        grad.reduces = (grad.partial() * cut.parts() / 16_384).clamp(1, 64).min(most);
+        grad.rows = (0..row_blocks).map(|block| grad.broadcast(block)).collect();
+        let rows = cut.block_rows().max(1);
+        let line = g.stride[0] * g.padded_w() * grad.pixel;
+        grad.x_lines =
+            (0..cut.images() * rows).map(|i| i / rows * grad.image() + i % rows * line).collect();
+        grad
+    }
+
+    /// Floats from image to image of a part's (padded) input.
+    fn image(&self) -> usize {
+        let g = &self.g;
+        let rows = if g.padded() { g.rows_under(self.cut.block_rows()) } else { g.h };
+        rows * g.padded_w() * self.pixel
+    }
+
+    /// Whether the padded copy holds some channels only.
+    fn sliced(&self) -> bool {
+        self.g.padded() && self.pixel != self.g.c
+    }
+
+    /// The channels of a group that a task reads.
+    fn channels(&self, row_block: usize, panel_block: usize) -> Range<usize> {
+        let g = &self.g;
+        if self.way == Way::Windows {
+            return share(g.group_c(), self.blocks.0, row_block);
+        }
+        if self.blocks.1 == 1 {
+            return 0..g.group_c();
+        }
+        let panels = &self.panels[share(self.panels.len(), self.blocks.1, panel_block)];
+        panels.first().map_or(0..0, |first| {
+            let last = &panels[panels.len() - 1];
+            first.start..last.start + last.columns
+        })
+    }
+
+    /// Offset of a filter value in a (padded) image.
+    fn tap(&self, tap: usize) -> usize {
+        let g = &self.g;
+        let (r, s) = (tap / g.s, tap % g.s);
+        (r * g.dilation[0] * g.padded_w() + s * g.dilation[1]) * self.pixel
+    }
+
+    fn broadcast(&self, block: usize) -> (Vec<usize>, Vec<usize>) {
+        let g = &self.g;
+        let size = g.taps() * g.group_c();
+        if self.way != Way::Windows {
+            return share(g.group_k(), self.blocks.0, block).map(|k| (k, k * size)).unzip();
+        }
+        let channels = self.channels(block, 0);
+        let first = if self.sliced() { channels.start } else { 0 };
+        (0..g.taps())
+            .flat_map(|tap| channels.clone().map(move |c| (tap, c)))
+            .map(|(tap, c)| (self.tap(tap) + c - first, (tap * g.group_c() + c) * g.group_k()))
+            .unzip()
+    }
+
+    /// Floats of one part's sums.
+    fn partial(&self) -> usize {
+        self.g.k * self.g.taps() * self.g.group_c()
+    }
+
+    fn multiply(&self, task: usize, io: &Io<'_>) {
+        let g = &self.g;
+        let (row_blocks, panel_blocks) = self.blocks;
+        let (group, block) = (task / (row_blocks * panel_blocks), task % (row_blocks * panel_blocks));
+        let (part, group) = (group / g.groups, group % g.groups);
+        let (row_block, panel_block) = (block / panel_blocks, block % panel_blocks);
+        let (images, rows) = self.cut.part(part);
+        let dy_at = (images.start * g.oh() + rows.start) * g.ow() * g.k;
+        let lines = images.len() * rows.len();
+        if self.with_bias && block == 0 {
+            let columns = group * g.group_k()..(group + 1) * g.group_k();
+            let at = self.cut.parts() * self.partial() + part * g.k;
+            // SAFETY: no task writes an input; these sums belong to this task.
+            let (dy, out) = unsafe {
+                let dy = &io.inputs[1].slice::<f32>()[dy_at..dy_at + lines * g.ow() * g.k];
+                (dy, io.workspace.slice_mut(at + columns.start..at + columns.end))
+            };
+            column_sums(out, dy, g.k, columns);
+        }
+        let mut channel = group * g.group_c();
+        let mut skipped = 0;
+        let x: *const f32 = if g.padded() {
+            let mut channels = 0..g.c;
+            if self.sliced() {
+                let inside = self.channels(row_block, panel_block);
+                skipped = if self.way == Way::Windows { 0 } else { inside.start };
+                channels = channel + inside.start..channel + inside.end;
+                channel = 0;
+            }
+            self.copy(images, rows, channels, io)
+        } else {
+            let first = images.start * g.h + rows.start * g.stride[0];
+            io.inputs[0].ptr::<f32>().wrapping_add(first * g.w * g.c)
+        };
+        let x = x.wrapping_add(channel);
+        let dy = io.inputs[1].ptr::<f32>().wrapping_add(dy_at + group * g.group_k());
+        let at = part * self.partial() + group * self.partial() / g.groups;
+        let sums = io.workspace.ptr::<f32>().wrapping_add(at);
+        let panels = &self.panels[share(self.panels.len(), panel_blocks, panel_block)];
+
+        let (a_rows, c_rows) = &self.rows[row_block];
+        let at_once = PIXELS.max(L1_FLOATS / (self.pixel * g.stride[1] + g.k));
+        let blocks = (lines * g.ow()).div_ceil(at_once).clamp(1, lines.max(1));
+        for block in 0..blocks {
+            let lines = share(lines, blocks, block);
+            let x_lines = self.x_lines[lines.clone()].as_ptr();
+            let dy_lines = self.dy_lines[lines.clone()].as_ptr();
+            let x_step = g.stride[1] * self.pixel;
+            let mut tile = Tile {
+                a: x,
+                a_rows: std::ptr::null(),
+                a_segments: x_lines,
+                a_step: x_step,
+                segments: lines.len(),
+                length: g.ow(),
+                b: dy,
+                b_segments: dy_lines,
+                b_step: g.k,
+                c: sums,
+                c_rows: std::ptr::null(),
+                columns: 0,
+                start: if block == 0 { Start::Zero } else { Start::Sum },
+                relu: false,
+            };
+            match self.way {
+                Way::Windows => {
+                    for panel in panels {
+                        let (b, c) = (dy.wrapping_add(panel.start), sums.wrapping_add(panel.start));
+                        // SAFETY: windows stay inside the (padded) images; these sums belong to
+                        // this task.
+                        unsafe { panel.rows(Tile { b, c, ..tile }, a_rows, c_rows) };
+                    }
+                }
+                Way::Gradients { runs } => {
+                    (tile.a, tile.a_segments, tile.a_step) = (dy, dy_lines, g.k);
+                    (tile.b_segments, tile.b_step) = (x_lines, x_step);
+                    let run = g.taps() * g.group_c() / runs;
+                    for index in 0..runs {
+                        let tap = self.tap(index * g.taps() / runs);
+                        for panel in panels {
+                            let b = x.wrapping_add(tap + panel.start - skipped);
+                            let c = sums.wrapping_add(index * run + panel.start);
+                            // SAFETY: as above.
+                            unsafe { panel.rows(Tile { b, c, ..tile }, a_rows, c_rows) };
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// The padded rows that a part reads, in scratch.
+    fn copy(&self, images: Range<usize>, rows: Range<usize>, channels: Range<usize>, io: &Io<'_>) -> *const f32 {
+        let g = &self.g;
+        let size = self.image();
+        let first = rows.start * g.stride[0];
+        // SAFETY: no task writes an input.
+        let x = unsafe { io.inputs[0].slice::<f32>() };
+        for (i, image) in images.enumerate() {
+            // SAFETY: scratch belongs to this thread.
+            let out = unsafe { io.scratch.slice_mut(i * size..(i + 1) * size) };
+            let x = &x[image * g.h * g.w * g.c..];
+            let rows = first..first + g.rows_under(rows.len());
+            pad(out, x, g, rows, channels.clone(), self.pixel);
+        }
+        io.scratch.ptr()
+    }
+
+    /// Floats of a few filters that are added up at once: short ones together make whole registers.
+    fn room(&self) -> usize {
+        let size = self.g.group_c() * self.g.taps();
+        (2048 / size.max(1)).max(1) * size
+    }
+
+    /// Adds up the parts of some filters.
+    fn reduce(&self, task: usize, io: &Io<'_>) {
+        let g = &self.g;
+        let size = g.group_c() * g.taps();
+        let filters = share(g.k.div_ceil(self.filters), self.reduces, task);
+        let filters = filters.start * self.filters..g.k.min(filters.end * self.filters);
+        // SAFETY: no task writes the workspace during this phase; these filters belong to this
+        // task, and scratch to this thread.
+        let (sums, dw, room) = unsafe {
+            let dw = io.outputs[0].slice_mut::<f32>(filters.start * size..filters.end * size);
+            (io.workspace.slice::<f32>(), dw, io.scratch.slice_mut::<f32>(0..self.room()))
+        };
+        let parts = self.cut.parts();
+        if self.with_bias {
+            // SAFETY: as above.
+            let db = unsafe { io.outputs[1].slice_mut::<f32>(filters.clone()) };
+            let partials = &sums[parts * self.partial()..];
+            for (db, filter) in db.iter_mut().zip(filters.clone()) {
+                *db = (0..parts).map(|part| partials[part * g.k + filter]).sum();
+            }
+        }
+        if size == 0 {
+            return;
+        }
+        vectorized(
+            #[inline(always)]
+            || match self.way {
+                Way::Gradients { .. } => {
+                    let several = room.len() / size;
+                    for (first, dw) in filters.step_by(several).zip(dw.chunks_mut(several * size)) {
+                        let total = if g.taps() == 1 { &mut *dw } else { &mut room[..dw.len()] };
+                        total.fill(0.0);
+                        for part in 0..parts {
+                            let from = &sums[part * self.partial() + first * size..][..total.len()];
+                            total.iter_mut().zip(from).for_each(|(sum, x)| *sum += x);
+                        }
+                        if g.taps() == 1 {
+                            continue;
+                        }
+                        for (dw, from) in dw.chunks_exact_mut(size).zip(room.chunks_exact(size)) {
+                            for (channel, dw) in dw.chunks_exact_mut(g.taps()).enumerate() {
+                                let from = from[channel..].iter().step_by(g.group_c());
+                                dw.iter_mut().zip(from).for_each(|(to, from)| *to = *from);
+                            }
+                        }
+                    }
+                }
+                Way::Windows => self.reduce_windows(filters, dw, sums),
+            },
+        );
+    }
+
+    #[inline(always)]
+    fn reduce_windows(&self, filters: Range<usize>, dw: &mut [f32], sums: &[f32]) {
+        let g = &self.g;
+        let (c, k, taps) = (g.group_c(), g.group_k(), g.taps());
+        let size = c * taps;
+        let mut first = filters.start;
+        while first < filters.end {
+            let group = first / k;
+            let count = STREAMS.min(filters.end - first).min((group + 1) * k - first);
+            let dw = &mut dw[(first - filters.start) * size..][..count * size];
+            for (channel, tap) in (0..c).flat_map(|c| (0..taps).map(move |t| (c, t))) {
+                let at = group * k * size + (tap * c + channel) * k + first % k;
+                let mut sum = [0f32; STREAMS];
+                for part in 0..self.cut.parts() {
+                    let from = &sums[part * self.partial() + at..];
+                    if count == STREAMS {
+                        sum.iter_mut().zip(&from[..STREAMS]).for_each(|(sum, x)| *sum += x);
+                    } else {
+                        sum.iter_mut().zip(&from[..count]).for_each(|(sum, x)| *sum += x);
+                    }
+                }
+                for (j, sum) in sum[..count].iter().enumerate() {
+                    dw[j * size + channel * taps + tap] = *sum;
+                }
+            }
+            first += count;
+        }
+    }
+}
+
+/// Adds up rows of `k` floats, of which only `columns` are wanted.
+fn column_sums(out: &mut [f32], rows: &[f32], k: usize, columns: Range<usize>) {
+    const ROOM: usize = 512;
+    vectorized(
+        #[inline(always)]
+        || {
+            out.fill(0.0);
+            if columns.len() < k || k > ROOM / 2 {
+                for row in rows.chunks_exact(k) {
+                    out.iter_mut().zip(&row[columns.clone()]).for_each(|(sum, x)| *sum += x);
+                }
+                return;
+            }
+            // Several short rows at once make whole registers, and chains of additions apart.
+            let several = ROOM / k * k;
+            let mut sums = [0f32; ROOM];
+            for rows in rows.chunks(several) {
+                sums.iter_mut().zip(rows).for_each(|(sum, x)| *sum += x);
+            }
+            for sums in sums[..several].chunks_exact(k) {
+                out.iter_mut().zip(sums).for_each(|(sum, x)| *sum += x);
+            }
+        },
+    );
+}
+
+impl Kernel for WeightGrad {
+    fn phases(&self) -> Vec<usize> {
+        if let Some(depthwise) = &self.depthwise {
+            return depthwise.phases();
+        }
+        if self.g.k == 0 {
+            return vec![0, 0];
+        }
+        let blocks = self.g.groups * self.blocks.0 * self.blocks.1;
+        vec![self.cut.parts() * blocks, self.reduces]
+    }
+
+    fn workspace(&self) -> usize {
+        if let Some(depthwise) = &self.depthwise {
+            return depthwise.workspace();
+        }
+        self.cut.parts() * (self.partial() + self.g.k) * size_of::<f32>()
+    }
+
+    fn scratch(&self) -> usize {
+        if self.depthwise.is_some() {
+            return 0;
+        }
+        let copy = if self.g.padded() { self.cut.images() * self.image() } else { 0 };
+        copy.max(self.room()) * size_of::<f32>()
+    }
+
+    fn run(&self, phase: usize, task: usize, io: &Io<'_>) {
+        if let Some(depthwise) = &self.depthwise {
+            return depthwise.run(phase, task, io);
+        }
+        if phase == 0 { self.multiply(task, io) } else { self.reduce(task, io) }
+    }
+
+    fn flops(&self) -> u64 {
+        self.g.flops()
+    }
+}

@@ -1,0 +1,213 @@
+//! Two-dimensional convolution (cross-correlation, as everywhere in deep learning).
+
+pub(crate) mod cpu;
+pub(crate) mod reference;
+
+use super::{At, Op, Operation, Spatial, one};
+use crate::cpu::gemm::Activation;
+use crate::cpu::kernel::Kernel;
+use crate::graph::ir::Operand;
+use crate::graph::node::Metas;
+use crate::tensor::{DType, Meta, Tensor};
+use crate::{Error, Result};
+use cpu::Geometry;
+use smallvec::{SmallVec, smallvec};
+
+/// How the filter moves.
+///
+/// ```
+/// use neurona::Conv2dOptions;
+/// let options = Conv2dOptions { padding: [1, 1], ..Default::default() };
+/// assert_eq!(options.stride, [1, 1]);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Conv2dOptions {
+    /// Rows and columns from one output to the next.
+    pub stride: [usize; 2],
+    /// Rows and columns of zeros on each side.
+    pub padding: [usize; 2],
+    /// Rows and columns from one filter value to the next.
+    pub dilation: [usize; 2],
+    /// Independent groups of channels.
+    pub groups: usize,
+}
+
+impl Default for Conv2dOptions {
+    fn default() -> Self {
+        Conv2dOptions { stride: [1, 1], padding: [0, 0], dilation: [1, 1], groups: 1 }
+    }
+}
+
+/// Operands: input [n, c, h, w], weight [k, c / groups, r, s], and maybe bias [k].
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Conv2d {
+    pub options: Conv2dOptions,
+    /// Set by the lowering pass.
+    pub activation: Activation,
+}
+
+/// The gradient by the input, of the size given. Operands: dy, weight.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Conv2dInputGrad {
+    pub options: Conv2dOptions,
+    pub size: [usize; 2],
+}
+
+/// The gradients by weight and, with `bias`, by bias. Operands: input, dy.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Conv2dWeightGrad {
+    pub options: Conv2dOptions,
+    pub kernel: [usize; 2],
+    pub bias: bool,
+}
+
+impl Conv2dOptions {
+    fn geometry(&self, n: usize, c: usize, size: [usize; 2], k: usize, kernel: [usize; 2]) -> Geometry {
+        let ([h, w], [r, s]) = (size, kernel);
+        let Conv2dOptions { stride, padding, dilation, groups } = *self;
+        Geometry { n, c, h, w, k, r, s, stride, padding, dilation, groups }
+    }
+
+    /// The geometry of a convolution, or what does not fit.
+    fn check(&self, x: &Meta, w: &Meta) -> Result<Geometry, String> {
+        let (&[n, c, h, width], &[k, per_group, r, s]) = (&x.shape[..], &w.shape[..]) else {
+            return Err("needs an input [n, c, h, w] and a weight [out, in, h, w]".into());
+        };
+        let flat = [self.stride, self.dilation].concat();
+        if flat.contains(&0) || self.groups == 0 {
+            return Err("stride, dilation and groups must be at least 1".into());
+        }
+        if c % self.groups != 0 || k % self.groups != 0 {
+            return Err(format!("{c} input and {k} output channels do not divide into {} groups", self.groups));
+        }
+        if c / self.groups != per_group {
+            return Err(format!("input has {c} channels but the weight expects {}", per_group * self.groups));
+        }
+        for (size, kernel, axis) in [(h, r, 0), (width, s, 1)] {
+            let reach = self.dilation[axis] * kernel.saturating_sub(1) + 1;
+            if kernel == 0 || size + 2 * self.padding[axis] < reach {
+                return Err(format!("a filter that covers {reach} does not fit a padded size of {}", size + 2 * self.padding[axis]));
+            }
+        }
+        Ok(self.geometry(n, c, [h, width], k, [r, s]))
+    }
+}
+
+impl Operation for Conv2d {
+    fn name(&self) -> &'static str {
+        "conv2d"
+    }
+    fn describe(&self) -> String {
+        format!("conv2d{}", if self.activation == Activation::Relu { "·relu" } else { "" })
+    }
+    fn outputs(&self, inputs: &[&Meta]) -> Result<Metas> {
+        let (x, w) = (inputs[0], inputs[1]);
+        let mut operands = vec![("input", x), ("weight", w)];
+        operands.extend(inputs.get(2).map(|b| ("bias", *b)));
+        let wrong = |problem: String| Error::operands("conv2d", problem, &operands);
+        let g = self.options.check(x, w).map_err(wrong)?;
+        if inputs.iter().any(|m| m.dtype != x.dtype) || !x.dtype.is_float() {
+            return Err(wrong("needs floating-point operands of one type".into()));
+        }
+        if inputs.get(2).is_some_and(|b| b.shape[..] != [g.k]) {
+            return Err(wrong(format!("the bias must have {} elements", g.k)));
+        }
+        one(Meta::new([g.n, g.k, g.oh(), g.ow()], x.dtype))
+    }
+    fn gradient(&self, at: &At<'_>) -> Result<Vec<Option<Tensor>>> {
+        let (x, w, dy, options) = (&at.inputs[0], &at.inputs[1], &at.dy()?, self.options);
+        let by_x = at.when(0, || {
+            let size = [x.shape()[2], x.shape()[3]];
+            Tensor::apply(Conv2dInputGrad { options, size }, &[dy, w])
+        })?;
+        let bias = at.wants.get(2) == Some(&true);
+        let mut gradients = vec![by_x, None, None];
+        if at.wants[1] || bias {
+            let kernel = [w.shape()[2], w.shape()[3]];
+            let by_w = Tensor::apply_all(Conv2dWeightGrad { options, kernel, bias }, &[x, dy])?;
+            by_w.into_iter().enumerate().for_each(|(i, g)| gradients[i + 1] = Some(g));
+        }
+        gradients.truncate(at.inputs.len());
+        Ok(gradients)
+    }
+    fn spatial(&self) -> Spatial {
+        Spatial::of(&[0], &[0])
+    }
+    fn cpu(&self, inputs: &[Operand], _outputs: &[Operand]) -> Result<Box<dyn Kernel>> {
+        let g = self.options.check(&inputs[0].meta, &inputs[1].meta).map_err(|p| Error::op("conv2d", p))?;
+        let bias = inputs.len() > 2;
+        Ok(match inputs[0].meta.dtype {
+            DType::F64 => Box::new(reference::ForwardReference::<f64>::new(g, bias, self.activation)),
+            _ => Box::new(cpu::Forward::new(g, bias, self.activation)),
+        })
+    }
+    fn with_relu(&self) -> Option<Op> {
+        Some(Conv2d { activation: Activation::Relu, ..self.clone() }.into())
+    }
+}
+
+impl Operation for Conv2dInputGrad {
+    fn name(&self) -> &'static str {
+        "conv2d_input_grad"
+    }
+    fn outputs(&self, inputs: &[&Meta]) -> Result<Metas> {
+        let (dy, w) = (inputs[0], inputs[1]);
+        let channels = w.shape[1] * self.options.groups;
+        one(Meta::new([dy.shape[0], channels, self.size[0], self.size[1]], dy.dtype))
+    }
+    fn spatial(&self) -> Spatial {
+        Spatial::of(&[0], &[0])
+    }
+    fn cpu(&self, inputs: &[Operand], outputs: &[Operand]) -> Result<Box<dyn Kernel>> {
+        let g = self.options.check(&outputs[0].meta, &inputs[1].meta).map_err(|p| Error::op(self.name(), p))?;
+        Ok(match inputs[0].meta.dtype {
+            DType::F64 => Box::new(reference::InputGradReference::<f64>::new(g)),
+            _ => Box::new(cpu::InputGrad::new(g)),
+        })
+    }
+}
+
+impl Operation for Conv2dWeightGrad {
+    fn name(&self) -> &'static str {
+        "conv2d_weight_grad"
+    }
+    fn outputs(&self, inputs: &[&Meta]) -> Result<Metas> {
+        let (x, dy) = (inputs[0], inputs[1]);
+        let k = dy.shape[1];
+        let weight = Meta::new([k, x.shape[1] / self.options.groups, self.kernel[0], self.kernel[1]], x.dtype);
+        let mut metas: Metas = smallvec![weight];
+        if self.bias {
+            metas.push(Meta::new([k], x.dtype));
+        }
+        Ok(metas)
+    }
+    fn spatial(&self) -> Spatial {
+        Spatial::of(&[0, 1], &[])
+    }
+    fn cpu(&self, inputs: &[Operand], outputs: &[Operand]) -> Result<Box<dyn Kernel>> {
+        let g = self.options.check(&inputs[0].meta, &outputs[0].meta).map_err(|p| Error::op(self.name(), p))?;
+        Ok(match inputs[0].meta.dtype {
+            DType::F64 => Box::new(reference::WeightGradReference::<f64>::new(g, self.bias)),
+            _ => Box::new(cpu::WeightGrad::new(g, self.bias)),
+        })
+    }
+}
+
+impl Tensor {
+    /// Convolution of images `[n, c, h, w]` with filters `[out, c / groups, h, w]`.
+    ///
+    /// ```
+    /// use neurona::{Conv2dOptions, DType, Tensor};
+    /// let x = Tensor::ones([1, 1, 3, 3], DType::F32)?;
+    /// let w = Tensor::ones([1, 1, 2, 2], DType::F32)?;
+    /// let y = x.conv2d(&w, None, Conv2dOptions::default())?;
+    /// assert_eq!(y.to_vec::<f32>()?, [4.0; 4]);
+    /// # Ok::<(), neurona::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn conv2d(&self, weight: &Tensor, bias: Option<&Tensor>, options: Conv2dOptions) -> Result<Tensor> {
+        let mut operands: SmallVec<[&Tensor; 3]> = smallvec![self, weight];
+        operands.extend(bias);
+        Tensor::apply(Conv2d { options, activation: Activation::None }, &operands)
+    }
+}

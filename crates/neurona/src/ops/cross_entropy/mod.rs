@@ -1,0 +1,136 @@
+//! Cross-entropy of logits with class numbers: log-softmax and negative log-likelihood in one pass.
+
+pub(crate) mod cpu;
+
+use super::{At, Operation, one};
+use crate::cpu::kernel::Kernel;
+use crate::graph::ir::Operand;
+use crate::graph::node::Metas;
+use crate::tensor::{DType, Meta, Shape, Tensor};
+use crate::{Error, Result};
+pub use cpu::Reduction;
+use smallvec::smallvec;
+
+/// How targets are read and losses joined.
+///
+/// ```
+/// use neurona::{CrossEntropyOptions, Reduction};
+/// assert_eq!(CrossEntropyOptions::default().reduction, Reduction::Mean);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CrossEntropyOptions {
+    /// What becomes of the losses of the rows.
+    pub reduction: Reduction,
+    /// The share of the target that is spread evenly over all classes.
+    pub label_smoothing: f64,
+    /// Rows with this target count for nothing.
+    pub ignore_index: i64,
+}
+
+impl Default for CrossEntropyOptions {
+    fn default() -> Self {
+        CrossEntropyOptions { reduction: Reduction::Mean, label_smoothing: 0.0, ignore_index: -100 }
+    }
+}
+
+/// Operands: logits [rows, classes], targets i64 [rows]. Results: loss, log-sum-exp of each row.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct CrossEntropy {
+    pub reduction: Reduction,
+    pub label_smoothing: u64,
+    pub ignore_index: i64,
+}
+
+/// Operands: logits, log-sum-exp, targets, dloss.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct CrossEntropyGrad {
+    pub of: CrossEntropy,
+}
+
+impl CrossEntropy {
+    fn options(&self) -> cpu::Options {
+        cpu::Options {
+            reduction: self.reduction,
+            label_smoothing: f64::from_bits(self.label_smoothing),
+            ignore_index: Some(self.ignore_index),
+        }
+    }
+}
+
+impl Operation for CrossEntropy {
+    fn name(&self) -> &'static str {
+        "cross_entropy"
+    }
+    fn outputs(&self, inputs: &[&Meta]) -> Result<Metas> {
+        let (x, t) = (inputs[0], inputs[1]);
+        let wrong = |problem: &str| Error::operands("cross_entropy", problem, &[("logits", x), ("target", t)]);
+        if x.shape.len() != 2 || t.shape.len() != 1 || x.shape[0] != t.shape[0] {
+            return Err(wrong("needs logits [n, classes] and one target a row"));
+        }
+        if !x.dtype.is_float() || t.dtype != DType::I64 {
+            return Err(wrong("needs floating-point logits and i64 targets"));
+        }
+        if x.shape[1] == 0 {
+            return Err(wrong("there are no classes"));
+        }
+        let loss = if self.reduction == Reduction::None { t.shape.clone() } else { Shape::default() };
+        Ok(smallvec![Meta { shape: loss, dtype: x.dtype }, Meta { shape: t.shape.clone(), dtype: x.dtype }])
+    }
+    fn gradient(&self, at: &At<'_>) -> Result<Vec<Option<Tensor>>> {
+        let op = CrossEntropyGrad { of: self.clone() };
+        let dx = Tensor::apply(op, &[&at.inputs[0], &at.outputs[1], &at.inputs[1], &at.dy()?])?;
+        Ok(vec![Some(dx), None])
+    }
+    fn cpu(&self, inputs: &[Operand], _outputs: &[Operand]) -> Result<Box<dyn Kernel>> {
+        let x = &inputs[0].meta;
+        Ok(match x.dtype {
+            DType::F64 => Box::new(cpu::Forward::<f64>::new(x.shape[0], x.shape[1], self.options())),
+            _ => Box::new(cpu::Forward::<f32>::new(x.shape[0], x.shape[1], self.options())),
+        })
+    }
+}
+
+impl Operation for CrossEntropyGrad {
+    fn name(&self) -> &'static str {
+        "cross_entropy_grad"
+    }
+    fn outputs(&self, inputs: &[&Meta]) -> Result<Metas> {
+        one(inputs[0].clone())
+    }
+    fn cpu(&self, inputs: &[Operand], _outputs: &[Operand]) -> Result<Box<dyn Kernel>> {
+        let x = &inputs[0].meta;
+        Ok(match x.dtype {
+            DType::F64 => Box::new(cpu::Backward::<f64>::new(x.shape[0], x.shape[1], self.of.options())),
+            _ => Box::new(cpu::Backward::<f32>::new(x.shape[0], x.shape[1], self.of.options())),
+        })
+    }
+}
+
+impl Tensor {
+    /// Mean cross-entropy of logits `[n, classes]` with class numbers (i64 `[n]`).
+    ///
+    /// ```
+    /// use neurona::Tensor;
+    /// let loss = Tensor::from([[0.0f32, 0.0]]).cross_entropy(&Tensor::from([1i64]))?;
+    /// assert!((loss.item::<f32>()? - 0.6931).abs() < 1e-4);
+    /// # Ok::<(), neurona::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn cross_entropy(&self, target: &Tensor) -> Result<Tensor> {
+        self.cross_entropy_with(target, CrossEntropyOptions::default())
+    }
+
+    /// Cross-entropy with options.
+    #[track_caller]
+    pub fn cross_entropy_with(&self, target: &Tensor, options: CrossEntropyOptions) -> Result<Tensor> {
+        if !(0.0..=1.0).contains(&options.label_smoothing) {
+            return Err(self.error("cross_entropy", format!("label_smoothing must be from 0 to 1, not {}", options.label_smoothing)));
+        }
+        let op = CrossEntropy {
+            reduction: options.reduction,
+            label_smoothing: options.label_smoothing.to_bits(),
+            ignore_index: options.ignore_index,
+        };
+        Tensor::apply(op, &[self, target])
+    }
+}

@@ -1,0 +1,181 @@
+//! Matrix products: `matmul`, `linear`.
+
+use super::{At, Op, Operation, one};
+use crate::cpu::gemm::{Activation, MatLayout, MatMul as Kernel32, MatMulReference};
+use crate::cpu::kernel::Kernel;
+use crate::graph::ir::Operand;
+use crate::graph::node::Metas;
+use crate::tensor::{DType, Meta, Shape, Tensor, here};
+use crate::{Error, Result};
+
+/// A (batch of) products of matrices `[batch, rows, columns]`, either of which may be stored transposed;
+/// a batch of 1 serves all. A third operand is a bias added to each row.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct MatMul {
+    pub transpose_a: bool,
+    pub transpose_b: bool,
+    /// Set by the lowering pass.
+    pub activation: Activation,
+}
+
+/// Sizes of the product.
+struct Sizes {
+    batch: usize,
+    m: usize,
+    n: usize,
+    k: usize,
+}
+
+impl MatMul {
+    fn sizes(&self, a: &Meta, b: &Meta) -> Option<Sizes> {
+        let (&[batch_a, ra, ca], &[batch_b, rb, cb]) = (&a.shape[..], &b.shape[..]) else { return None };
+        let (m, k) = if self.transpose_a { (ca, ra) } else { (ra, ca) };
+        let (k2, n) = if self.transpose_b { (cb, rb) } else { (rb, cb) };
+        let fits = k == k2 && (batch_a == batch_b || batch_a == 1 || batch_b == 1);
+        fits.then_some(Sizes { batch: if batch_a == 1 { batch_b } else { batch_a }, m, n, k })
+    }
+}
+
+impl Operation for MatMul {
+    fn name(&self) -> &'static str {
+        "matmul"
+    }
+    fn describe(&self) -> String {
+        let t = |t: bool| if t { "ᵀ" } else { "" };
+        let relu = if self.activation == Activation::Relu { "·relu" } else { "" };
+        format!("matmul a{}b{}{relu}", t(self.transpose_a), t(self.transpose_b))
+    }
+    fn outputs(&self, inputs: &[&Meta]) -> Result<Metas> {
+        let (a, b) = (inputs[0], inputs[1]);
+        let bad = |problem: &str| Error::operands("matmul", problem, &[("left", a), ("right", b)]);
+        if a.dtype != b.dtype || !a.dtype.is_float() {
+            return Err(bad("needs two floating-point tensors of one type"));
+        }
+        let s = self.sizes(a, b).ok_or_else(|| bad("the inner sizes differ"))?;
+        if inputs.get(2).is_some_and(|bias| bias.shape[..] != [s.n] || bias.dtype != a.dtype) {
+            let operands = [("left", a), ("right", b), ("bias", inputs[2])];
+            return Err(Error::operands("matmul", "the bias does not fit the columns", &operands));
+        }
+        one(Meta::new([s.batch, s.m, s.n], a.dtype))
+    }
+    fn gradient(&self, at: &At<'_>) -> Result<Vec<Option<Tensor>>> {
+        let (a, b, dy) = (&at.inputs[0], &at.inputs[1], &at.dy()?);
+        let product = |x: &Tensor, tx: bool, y: &Tensor, ty: bool| {
+            let op = MatMul { transpose_a: tx, transpose_b: ty, activation: Activation::None };
+            Tensor::apply(op, &[x, y])
+        };
+        // y = A·B: dA = dy·Bᵀ, dB = Aᵀ·dy; with A or B stored transposed, the transposes of these.
+        let by_a = at.when(0, || match self.transpose_a {
+            false => product(dy, false, b, !self.transpose_b)?.sum_to(a.shape()),
+            true => product(b, self.transpose_b, dy, true)?.sum_to(a.shape()),
+        })?;
+        let by_b = at.when(1, || match self.transpose_b {
+            false => product(a, !self.transpose_a, dy, false)?.sum_to(b.shape()),
+            true => product(dy, true, a, self.transpose_a)?.sum_to(b.shape()),
+        })?;
+        let mut gradients = vec![by_a, by_b];
+        if let Some(bias) = at.inputs.get(2) {
+            gradients.push(at.when(2, || dy.sum_dims(&[0, 1], false)?.reshape(bias.shape()))?);
+        }
+        Ok(gradients)
+    }
+    fn cpu(&self, inputs: &[Operand], _outputs: &[Operand]) -> Result<Box<dyn Kernel>> {
+        let (a, b) = (&inputs[0].meta, &inputs[1].meta);
+        let s = self.sizes(a, b).ok_or_else(|| Error::op("matmul", "the sizes were checked when it was made"))?;
+        let layout = |m: &Meta, transposed: bool| {
+            let (rows, columns) = (m.shape[1], m.shape[2]);
+            let batch = if m.shape[0] == 1 { 0 } else { rows * columns };
+            if transposed { MatLayout { row: 1, col: columns, batch } } else { MatLayout { row: columns, col: 1, batch } }
+        };
+        let (la, lb) = (layout(a, self.transpose_a), layout(b, self.transpose_b));
+        let bias = inputs.len() > 2;
+        Ok(match a.dtype {
+            DType::F64 => Box::new(MatMulReference::<f64>::new(s.batch, s.m, s.n, s.k, la, lb, bias, self.activation)),
+            _ => Box::new(Kernel32::new(s.batch, s.m, s.n, s.k, la, lb, bias, self.activation)),
+        })
+    }
+    fn with_relu(&self) -> Option<Op> {
+        Some(MatMul { activation: Activation::Relu, ..self.clone() }.into())
+    }
+}
+
+impl Tensor {
+    /// The product of two matrices, of a matrix and a vector, of two vectors, or of batches of matrices whose
+    /// leading dimensions broadcast, as `torch.matmul`.
+    ///
+    /// ```
+    /// use neurona::Tensor;
+    /// let a = Tensor::from([[1.0f32, 2.0], [3.0, 4.0]]);
+    /// assert_eq!(a.matmul(&Tensor::from([1.0f32, 1.0]))?.to_vec::<f32>()?, [3.0, 7.0]);
+    /// # Ok::<(), neurona::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn matmul(&self, other: &Tensor) -> Result<Tensor> {
+        if self.rank() == 0 || other.rank() == 0 {
+            return Err(self.error("matmul", "both operands need at least one dimension"));
+        }
+        let (vector_a, vector_b) = (self.rank() == 1, other.rank() == 1);
+        let a = if vector_a { self.unsqueeze(0)? } else { self.clone() };
+        let b = if vector_b { other.unsqueeze(1)? } else { other.clone() };
+        let (lead_a, lead_b) = (lead(&a), lead(&b));
+        let place = here();
+        let wrong = |problem: &str| {
+            Error::operands("matmul", problem, &[("left", self.meta()), ("right", other.meta())]).at(place.clone())
+        };
+        let batch = lead_a.broadcast(&lead_b).ok_or_else(|| wrong("the leading sizes do not broadcast"))?;
+        let canonical = |x: &Tensor, own: &Shape| -> Result<Tensor> {
+            let (rows, columns) = (x.shape()[x.rank() - 2], x.shape()[x.rank() - 1]);
+            // A batch of 1 serves all products without being repeated in memory.
+            if own.numel() == 1 && batch.numel() > 0 {
+                return x.reshape([1, rows, columns]);
+            }
+            let full: Shape = batch.iter().copied().chain([rows, columns]).collect();
+            x.broadcast_to(full)?.reshape([batch.numel(), rows, columns])
+        };
+        let op = MatMul { transpose_a: false, transpose_b: false, activation: Activation::None };
+        if a.shape()[a.rank() - 1] != b.shape()[b.rank() - 2] {
+            return Err(wrong("the inner sizes differ"));
+        }
+        let y = Tensor::apply(op, &[&canonical(&a, &lead_a)?, &canonical(&b, &lead_b)?])?;
+        let (m, n) = (y.shape()[1], y.shape()[2]);
+        let tail = [m, n].into_iter().zip([vector_a, vector_b]).filter(|(_, vector)| !vector).map(|(size, _)| size);
+        y.reshape(batch.iter().copied().chain(tail).collect::<Shape>())
+    }
+
+    /// `x·Wᵀ + b` with `W` as `[out, in]`: a fully connected layer.
+    ///
+    /// ```
+    /// use neurona::Tensor;
+    /// let (x, w) = (Tensor::from([[1.0f32, 2.0]]), Tensor::from([[3.0f32, 4.0], [5.0, 6.0]]));
+    /// assert_eq!(x.linear(&w, Some(&Tensor::from([0.0f32, 100.0])))?.to_vec::<f32>()?, [11.0, 117.0]);
+    /// # Ok::<(), neurona::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn linear(&self, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
+        let place = here();
+        let wrong = |problem: String| {
+            Error::operands("linear", problem, &[("input", self.meta()), ("weight", weight.meta())]).at(place.clone())
+        };
+        let &[out, inner] = &weight.shape()[..] else {
+            return Err(wrong("the weight must be [out, in]".into()));
+        };
+        if self.rank() == 0 || self.shape()[self.rank() - 1] != inner {
+            let got = self.shape().last().copied().unwrap_or(0);
+            return Err(wrong(format!("input has {got} features but the weight expects {inner}")));
+        }
+        let lead: Shape = self.shape()[..self.rank() - 1].iter().copied().collect();
+        let x = self.reshape([1, lead.numel(), inner])?;
+        let w = weight.reshape([1, out, inner])?;
+        let op = MatMul { transpose_a: false, transpose_b: true, activation: Activation::None };
+        let y = match bias {
+            Some(b) => Tensor::apply(op, &[&x, &w, b])?,
+            None => Tensor::apply(op, &[&x, &w])?,
+        };
+        y.reshape(lead.iter().copied().chain([out]).collect::<Shape>())
+    }
+}
+
+/// The sizes before the last two.
+fn lead(x: &Tensor) -> Shape {
+    x.shape()[..x.rank() - 2].iter().copied().collect()
+}

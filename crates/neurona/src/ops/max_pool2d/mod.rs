@@ -1,0 +1,90 @@
+//! Max pooling.
+
+pub(crate) mod cpu;
+
+use super::pool::{Pool, PoolOptions};
+use super::{At, Operation, Spatial, one};
+use crate::cpu::kernel::Kernel;
+use crate::graph::ir::Operand;
+use crate::graph::node::Metas;
+use crate::tensor::{DType, Meta, Tensor};
+use crate::{Error, Result};
+use smallvec::smallvec;
+
+/// Results: the largest of each window, and where in the window it stood (as u8), for the gradient.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct MaxPool2d {
+    pub options: PoolOptions,
+}
+
+/// The gradient by the input, of the size given. Operands: dy, places.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct MaxPool2dGrad {
+    pub options: PoolOptions,
+    pub size: [usize; 2],
+}
+
+impl Operation for MaxPool2d {
+    fn name(&self) -> &'static str {
+        "max_pool2d"
+    }
+    fn outputs(&self, inputs: &[&Meta]) -> Result<Metas> {
+        let x = inputs[0];
+        let g = self.options.check(x).map_err(|p| Error::operands("max_pool2d", p, &[("input", x)]))?;
+        if g.kernel[0] * g.kernel[1] > 255 {
+            return Err(Error::operands("max_pool2d", "windows have at most 255 cells", &[("input", x)]));
+        }
+        let shape = [g.n, g.c, g.oh(), g.ow()];
+        Ok(smallvec![Meta::new(shape, x.dtype), Meta::new(shape, DType::U8)])
+    }
+    fn gradient(&self, at: &At<'_>) -> Result<Vec<Option<Tensor>>> {
+        let x = at.inputs[0].shape();
+        let op = MaxPool2dGrad { options: self.options, size: [x[2], x[3]] };
+        Ok(vec![Some(Tensor::apply(op, &[&at.dy()?, &at.outputs[1]])?)])
+    }
+    fn spatial(&self) -> Spatial {
+        Spatial::of(&[0], &[0, 1])
+    }
+    fn cpu(&self, inputs: &[Operand], _outputs: &[Operand]) -> Result<Box<dyn Kernel>> {
+        let g = self.options.check(&inputs[0].meta).map_err(|p| Error::op("max_pool2d", p))?;
+        Ok(match inputs[0].meta.dtype {
+            DType::F64 => Box::new(cpu::Forward::<f64>::new(g)),
+            _ => Box::new(cpu::Forward::<f32>::new(g)),
+        })
+    }
+}
+
+impl Operation for MaxPool2dGrad {
+    fn name(&self) -> &'static str {
+        "max_pool2d_grad"
+    }
+    fn outputs(&self, inputs: &[&Meta]) -> Result<Metas> {
+        let dy = inputs[0];
+        one(Meta::new([dy.shape[0], dy.shape[1], self.size[0], self.size[1]], dy.dtype))
+    }
+    fn spatial(&self) -> Spatial {
+        Spatial::of(&[0, 1], &[0])
+    }
+    fn cpu(&self, _inputs: &[Operand], outputs: &[Operand]) -> Result<Box<dyn Kernel>> {
+        let g: Pool = self.options.check(&outputs[0].meta).map_err(|p| Error::op(self.name(), p))?;
+        Ok(match outputs[0].meta.dtype {
+            DType::F64 => Box::new(cpu::InputGrad::<f64>::new(g)),
+            _ => Box::new(cpu::InputGrad::<f32>::new(g)),
+        })
+    }
+}
+
+impl Tensor {
+    /// The largest element of each window of images `[n, c, h, w]`.
+    ///
+    /// ```
+    /// use neurona::{PoolOptions, Tensor};
+    /// let x = Tensor::from([[1.0f32, 2.0], [3.0, 4.0]]).reshape([1, 1, 2, 2])?;
+    /// assert_eq!(x.max_pool2d(PoolOptions::square(2))?.to_vec::<f32>()?, [4.0]);
+    /// # Ok::<(), neurona::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn max_pool2d(&self, options: PoolOptions) -> Result<Tensor> {
+        Tensor::apply(MaxPool2d { options }, &[self])
+    }
+}

@@ -1,0 +1,207 @@
+//! One folder (or file) an op: all that Neurona knows about it.
+//!
+//! To add one: write `ops/<name>/mod.rs` with a struct for its options that implements [`Operation`]
+//! (the shape rule, the gradient rule, how it runs on each device), the user's method on
+//! [`Tensor`] with a doc example, and its tests; then add one line to the table below.
+
+use crate::cpu::kernel::Kernel;
+use crate::graph::ir::Operand;
+use crate::graph::node::Metas;
+use crate::tensor::{DType, Meta, Tensor};
+use crate::{Error, Result};
+use smallvec::SmallVec;
+use std::fmt::Debug;
+
+/// What the engine asks of an op.
+pub(crate) trait Operation: Debug {
+    /// The name that errors and plans show.
+    fn name(&self) -> &'static str;
+
+    /// The op with its options, for plans.
+    fn describe(&self) -> String {
+        self.name().to_string()
+    }
+
+    /// The shape rule: results from operands, or what does not fit.
+    fn outputs(&self, inputs: &[&Meta]) -> Result<Metas>;
+
+    /// The gradient rule: one gradient an operand, `None` where there is none.
+    ///
+    /// It may refer to operands, results and incoming gradients. A result that only a fused forward
+    /// would not write must not be used: the derivative of relu refers to its output.
+    fn gradient(&self, _at: &At<'_>) -> Result<Vec<Option<Tensor>>> {
+        Err(Error::op(self.name(), "has no gradient"))
+    }
+
+    /// How it is computed.
+    fn run(&self) -> Run {
+        Run::Kernel
+    }
+
+    /// Which operands and results are images that kernels take with channels last.
+    fn spatial(&self) -> Spatial {
+        Spatial::NONE
+    }
+
+    /// (result, operand) pairs that may share memory: the kernel reads each element before it writes it.
+    fn in_place(&self, _inputs: usize) -> Vec<(usize, usize)> {
+        Vec::new()
+    }
+
+    /// The kernel for CPU cores.
+    fn cpu(&self, _inputs: &[Operand], _outputs: &[Operand]) -> Result<Box<dyn Kernel>> {
+        Err(Error::op(self.name(), "has no kernel for CPU cores"))
+    }
+
+    /// Whether it only moves elements and so takes any element type.
+    fn moves_only(&self) -> bool {
+        false
+    }
+
+    /// The same op with relu applied to its first result, where a kernel can do both at once.
+    fn with_relu(&self) -> Option<Op> {
+        None
+    }
+}
+
+/// How an op is computed.
+pub(crate) enum Run {
+    /// By a kernel of its own.
+    Kernel,
+    /// Element by element; neighbours are fused into one pass.
+    Elementwise(Elementwise),
+    /// Not at all: the result is the operand's memory under another shape.
+    View,
+}
+
+/// An op that is applied element by element.
+pub(crate) struct Elementwise {
+    /// The function on a tile for these (compute) element types of operands and result.
+    pub tile: fn(&Op, &[DType], DType) -> Option<crate::cpu::elementwise::TileFn>,
+}
+
+/// Operands and results that are images `[n, c, h, w]`, by position.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Spatial {
+    pub inputs: &'static [usize],
+    pub outputs: &'static [usize],
+    /// The kernel takes operands in any order in memory.
+    pub indifferent: bool,
+}
+
+impl Spatial {
+    pub const NONE: Spatial = Spatial::of(&[], &[]);
+    pub const INDIFFERENT: Spatial = Spatial { indifferent: true, ..Spatial::NONE };
+
+    pub const fn of(inputs: &'static [usize], outputs: &'static [usize]) -> Spatial {
+        Spatial { inputs, outputs, indifferent: false }
+    }
+}
+
+/// Where a gradient rule is applied.
+pub(crate) struct At<'a> {
+    /// The op's operands.
+    pub inputs: &'a [Tensor],
+    /// The op's results.
+    pub outputs: &'a [Tensor],
+    /// The gradient of the loss by each result; `None` where the loss does not depend on it.
+    pub grads: &'a [Option<Tensor>],
+    /// Which operands need a gradient.
+    pub wants: &'a [bool],
+}
+
+impl At<'_> {
+    /// The gradient by the first result.
+    pub fn dy(&self) -> Result<Tensor> {
+        match &self.grads[0] {
+            Some(dy) => Ok(dy.clone()),
+            None => Tensor::zeros_like(&self.outputs[0]),
+        }
+    }
+
+    /// The gradient for operand `i`, computed only when it is needed.
+    pub fn when(&self, i: usize, gradient: impl FnOnce() -> Result<Tensor>) -> Result<Option<Tensor>> {
+        if self.wants[i] { gradient().map(Some) } else { Ok(None) }
+    }
+}
+
+/// One result of this meta.
+pub(crate) fn one(meta: Meta) -> Result<Metas> {
+    Ok(SmallVec::from_elem(meta, 1))
+}
+
+macro_rules! op_table { ($($module:ident :: $op:ident),* $(,)?) => {
+
+    /// Every op there is.
+    #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+    pub(crate) enum Op { $( $op($module::$op), )* }
+
+    impl std::ops::Deref for Op {
+        type Target = dyn Operation;
+        fn deref(&self) -> &Self::Target {
+            match self { $( Op::$op(op) => op, )* }
+        }
+    }
+
+    $( impl From<$module::$op> for Op {
+        fn from(op: $module::$op) -> Op { Op::$op(op) }
+    } )*
+} }
+
+op_table! {
+    backward::Backward,
+    arithmetic::Add, arithmetic::Sub, arithmetic::Mul, arithmetic::Div,
+    unary::Neg, unary::Exp, unary::Log, unary::Sqrt, unary::Abs,
+    relu::Relu, relu::ReluGrad,
+    sigmoid::Sigmoid,
+    tanh::Tanh,
+    compare::Compare,
+    select::Where,
+    cast::Cast,
+    reshape::Reshape,
+    permute::Permute,
+    expand::Expand,
+    layout::ToLayout,
+    fused::Fused,
+    reduce::Reduce, reduce::ArgReduce,
+    matmul::MatMul,
+    conv2d::Conv2d, conv2d::Conv2dInputGrad, conv2d::Conv2dWeightGrad,
+    max_pool2d::MaxPool2d, max_pool2d::MaxPool2dGrad,
+    avg_pool2d::AvgPool2d, avg_pool2d::AvgPool2dGrad,
+    batch_norm::BatchNormTrain, batch_norm::BatchNormTrainGrad, batch_norm::BatchNormEval, batch_norm::BatchNormEvalGrad,
+    softmax::Softmax, softmax::SoftmaxGrad,
+    cross_entropy::CrossEntropy, cross_entropy::CrossEntropyGrad,
+    dropout::Dropout,
+    sgd_step::SgdStep,
+    adam_step::AdamStep,
+    rmsprop_step::RmsPropStep,
+}
+
+pub(crate) mod adam_step;
+pub(crate) mod arithmetic;
+pub(crate) mod avg_pool2d;
+pub(crate) mod backward;
+pub(crate) mod batch_norm;
+pub(crate) mod cast;
+pub(crate) mod compare;
+pub(crate) mod conv2d;
+pub(crate) mod cross_entropy;
+pub(crate) mod dropout;
+pub(crate) mod expand;
+pub(crate) mod fused;
+pub(crate) mod layout;
+pub(crate) mod matmul;
+pub(crate) mod max_pool2d;
+pub(crate) mod permute;
+pub(crate) mod pool;
+pub(crate) mod reduce;
+pub(crate) mod relu;
+pub(crate) mod reshape;
+pub(crate) mod rmsprop_step;
+pub(crate) mod select;
+pub(crate) mod sgd_step;
+pub(crate) mod sigmoid;
+pub(crate) mod softmax;
+pub(crate) mod sweep;
+pub(crate) mod tanh;
+pub(crate) mod unary;

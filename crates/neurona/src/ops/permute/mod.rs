@@ -1,0 +1,92 @@
+//! Dimensions in another order: `permute`, `transpose`, `t`.
+
+pub(crate) mod cpu;
+
+use super::{At, Operation, one};
+use crate::cpu::kernel::Kernel;
+use crate::graph::ir::Operand;
+use crate::graph::node::Metas;
+use crate::tensor::{Meta, Tensor, with_storage_type};
+use crate::{Error, Result};
+use smallvec::SmallVec;
+
+/// Dimension `d` of the result is dimension `order[d]` of the operand.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Permute {
+    pub order: SmallVec<[usize; 4]>,
+}
+
+impl Operation for Permute {
+    fn name(&self) -> &'static str {
+        "permute"
+    }
+    fn describe(&self) -> String {
+        format!("permute{:?}", &self.order[..])
+    }
+    fn outputs(&self, inputs: &[&Meta]) -> Result<Metas> {
+        let x = inputs[0];
+        let mut seen = vec![false; x.shape.len()];
+        self.order.iter().for_each(|&d| if let Some(s) = seen.get_mut(d) { *s = true });
+        if self.order.len() != x.shape.len() || !seen.iter().all(|&s| s) {
+            let problem = format!("{:?} is not an order of its dimensions", &self.order[..]);
+            return Err(Error::operands("permute", problem, &[("input", x)]));
+        }
+        one(Meta { shape: self.order.iter().map(|&d| x.shape[d]).collect(), dtype: x.dtype })
+    }
+    fn gradient(&self, at: &At<'_>) -> Result<Vec<Option<Tensor>>> {
+        let mut back: SmallVec<[usize; 4]> = SmallVec::from_elem(0, self.order.len());
+        self.order.iter().enumerate().for_each(|(d, &from)| back[from] = d);
+        Ok(vec![Some(Tensor::apply(Permute { order: back }, &[&at.dy()?])?)])
+    }
+    fn moves_only(&self) -> bool {
+        true
+    }
+    fn cpu(&self, inputs: &[Operand], _outputs: &[Operand]) -> Result<Box<dyn Kernel>> {
+        Ok(copy(&inputs[0], &self.order))
+    }
+}
+
+/// A copy of a row-major operand with its dimensions in another order.
+pub(super) fn copy(x: &Operand, order: &[usize]) -> Box<dyn Kernel> {
+    with_storage_type!(x.meta.dtype, T => Box::new(cpu::Strided::<T>::permute(&x.physical(), order)))
+}
+
+impl Tensor {
+    /// Dimensions in another order.
+    ///
+    /// ```
+    /// let x = neurona::Tensor::arange(6).reshape([1, 2, 3])?.permute(&[2, 0, 1])?;
+    /// assert_eq!(x.shape().to_string(), "[3, 1, 2]");
+    /// assert_eq!(x.to_vec::<i64>()?, [0, 3, 1, 4, 2, 5]);
+    /// # Ok::<(), neurona::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn permute(&self, order: &[isize]) -> Result<Tensor> {
+        let order = order.iter().map(|&d| self.dim("permute", d)).collect::<Result<_>>()?;
+        Tensor::apply(Permute { order }, &[self])
+    }
+
+    /// Two dimensions swapped.
+    #[track_caller]
+    pub fn transpose(&self, a: isize, b: isize) -> Result<Tensor> {
+        let (a, b) = (self.dim("transpose", a)?, self.dim("transpose", b)?);
+        let mut order: SmallVec<[usize; 4]> = (0..self.rank()).collect();
+        order.swap(a, b);
+        Tensor::apply(Permute { order }, &[self])
+    }
+
+    /// A matrix transposed.
+    ///
+    /// ```
+    /// let x = neurona::Tensor::from([[1.0f32, 2.0]]).t()?;
+    /// assert_eq!(x.shape().to_string(), "[2, 1]");
+    /// # Ok::<(), neurona::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn t(&self) -> Result<Tensor> {
+        if self.rank() > 2 {
+            return Err(self.error("t", "needs at most two dimensions; use transpose or permute"));
+        }
+        if self.rank() < 2 { Ok(self.clone()) } else { self.transpose(0, 1) }
+    }
+}

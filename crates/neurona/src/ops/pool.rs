@@ -1,0 +1,238 @@
+//! The geometry that pooling operations share.
+
+use std::ops::Range;
+
+use crate::cpu::kernel::Plain;
+use crate::tensor::Meta;
+
+/// How a pooling window looks and moves.
+///
+/// ```
+/// use neurona::PoolOptions;
+/// assert_eq!(PoolOptions::square(2).stride, [2, 2]);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct PoolOptions {
+    /// Height and width of a window.
+    pub kernel: [usize; 2],
+    /// Steps between windows, down and across.
+    pub stride: [usize; 2],
+    /// Rows and columns added on each side, at most half a window.
+    pub padding: [usize; 2],
+    /// Whether a last window that does not fit whole is kept.
+    pub ceil_mode: bool,
+}
+
+impl PoolOptions {
+    /// Square windows side by side.
+    pub fn square(size: usize) -> Self {
+        PoolOptions { kernel: [size; 2], stride: [size; 2], padding: [0, 0], ceil_mode: false }
+    }
+
+    /// The geometry over this input, or what does not fit.
+    pub(crate) fn check(&self, x: &Meta) -> Result<Pool, String> {
+        let &[n, c, h, w] = &x.shape[..] else { return Err("needs images [n, c, h, w]".into()) };
+        if !x.dtype.is_float() {
+            return Err(format!("needs floating-point images, not {}", x.dtype));
+        }
+        let PoolOptions { kernel, stride, padding, ceil_mode } = *self;
+        if kernel.contains(&0) || stride.contains(&0) {
+            return Err("window and stride must be at least 1".into());
+        }
+        if padding[0] > kernel[0] / 2 || padding[1] > kernel[1] / 2 {
+            return Err(format!("padding {padding:?} is more than half the window {kernel:?}"));
+        }
+        let g = Pool { n, c, h, w, kernel, stride, padding, ceil_mode };
+        if g.oh() == 0 || g.ow() == 0 {
+            return Err(format!("a window of {kernel:?} does not fit an image of {h} x {w}"));
+        }
+        Ok(g)
+    }
+}
+
+/// Pooling of activations of logical shape `[n, c, h, w]`, stored as NHWC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Pool {
+    /// Images.
+    pub n: usize,
+    /// Channels.
+    pub c: usize,
+    /// Input height.
+    pub h: usize,
+    /// Input width.
+    pub w: usize,
+    /// Height and width of a window.
+    pub kernel: [usize; 2],
+    /// Steps between windows, down and across; at least 1.
+    pub stride: [usize; 2],
+    /// Rows and columns added on each side, at most half a window.
+    pub padding: [usize; 2],
+    /// Whether a last window that does not fit whole is kept.
+    pub ceil_mode: bool,
+}
+
+impl Pool {
+    /// Output height.
+    pub fn oh(&self) -> usize {
+        self.windows(0)
+    }
+
+    /// Output width.
+    pub fn ow(&self) -> usize {
+        self.windows(1)
+    }
+
+    /// Elements of the input.
+    pub fn input_len(&self) -> usize {
+        self.n * self.h * self.w * self.c
+    }
+
+    /// Elements of the output.
+    pub fn output_len(&self) -> usize {
+        self.n * self.oh() * self.ow() * self.c
+    }
+
+    /// Whether every window is a whole 2x2 block next to the last.
+    pub(crate) fn is_halving(&self) -> bool {
+        self.kernel == [2, 2]
+            && self.stride == [2, 2]
+            && self.padding == [0, 0]
+            && self.oh() == self.h / 2
+            && self.ow() == self.w / 2
+    }
+
+    /// The input positions along `axis` that window `o` covers, padding left out.
+    #[inline(always)]
+    pub(crate) fn covered(&self, axis: usize, o: usize) -> Range<usize> {
+        let start = o * self.stride[axis];
+        let end = (start + self.kernel[axis]).saturating_sub(self.padding[axis]);
+        let start = start.saturating_sub(self.padding[axis]);
+        start..end.min([self.h, self.w][axis]).max(start)
+    }
+
+    /// The windows along `axis` that cover input position `i`.
+    #[inline(always)]
+    pub(crate) fn covering(&self, axis: usize, i: usize) -> Range<usize> {
+        let mut ranges = Covering::new(self, axis);
+        ranges.start = (i + 1 + self.padding[axis])
+            .saturating_sub(self.kernel[axis])
+            .div_ceil(self.stride[axis]);
+        ranges.end = ranges.start;
+        ranges.at(i)
+    }
+
+    fn windows(&self, axis: usize) -> usize {
+        let size = [self.h, self.w][axis] as isize;
+        let [kernel, stride, padding] =
+            [self.kernel, self.stride, self.padding].map(|v| v[axis] as isize);
+        let up = if self.ceil_mode { stride - 1 } else { 0 };
+        let mut count = (size + 2 * padding - kernel + up).div_euclid(stride) + 1;
+        // PyTorch's rule: a window may not start in the right padding.
+        if self.ceil_mode && (count - 1) * stride >= size + padding {
+            count -= 1;
+        }
+        count.max(0) as usize
+    }
+}
+
+/// Which windows cover each of the positions along an axis, asked for in ascending order: counts up
+/// instead of dividing, which would cost more than the work on a pixel of few channels.
+pub(crate) struct Covering {
+    start: usize,
+    end: usize,
+    kernel: usize,
+    stride: usize,
+    padding: usize,
+    windows: usize,
+}
+
+impl Covering {
+    #[inline(always)]
+    pub(crate) fn new(g: &Pool, axis: usize) -> Self {
+        Covering {
+            start: 0,
+            end: 0,
+            kernel: g.kernel[axis],
+            stride: g.stride[axis],
+            padding: g.padding[axis],
+            windows: g.windows(axis),
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn at(&mut self, i: usize) -> Range<usize> {
+        let i = i + self.padding;
+        while self.start * self.stride + self.kernel <= i {
+            self.start += 1;
+        }
+        while self.end * self.stride <= i {
+            self.end += 1;
+        }
+        self.start..self.end.min(self.windows).max(self.start)
+    }
+}
+
+/// Channels handled together; fewer would fill no vector register, and is no faster.
+pub(crate) const LANES: usize = 16;
+
+/// `L` elements from `at`. At the `EDGE` of a buffer there may be fewer; the rest is then arbitrary.
+///
+/// Pixels are read and written in whole vectors even when the channels do not fill one: the lanes
+/// past the last channel reach into the next pixel, which is then written in its turn.
+#[inline(always)]
+pub(crate) fn load<T: Plain, const L: usize, const EDGE: bool>(x: &[T], at: usize) -> [T; L] {
+    let rest = &x[at..];
+    if !EDGE {
+        return std::array::from_fn(|i| rest[..L][i]);
+    }
+    std::array::from_fn(|i| rest[i.min(rest.len() - 1)])
+}
+
+/// Writes `lanes` from `at`, as far as there is room at the `EDGE` of a buffer.
+#[inline(always)]
+pub(crate) fn store<T: Plain, const L: usize, const EDGE: bool>(
+    x: &mut [T],
+    at: usize,
+    lanes: [T; L],
+) {
+    let rest = &mut x[at..];
+    let n = if EDGE { L.min(rest.len()) } else { L };
+    rest[..n].copy_from_slice(&lanes[..n]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_those_of_pytorch() {
+        let size = |h, k, s, p, ceil_mode| {
+            let g = Pool {
+                n: 1,
+                c: 1,
+                h,
+                w: h,
+                kernel: [k; 2],
+                stride: [s; 2],
+                padding: [p; 2],
+                ceil_mode,
+            };
+            assert_eq!(g.oh(), g.ow());
+            for i in 0..h {
+                for o in 0..g.oh() {
+                    assert_eq!(g.covered(0, o).contains(&i), g.covering(0, i).contains(&o));
+                }
+            }
+            g.oh()
+        };
+        assert_eq!(size(28, 2, 2, 0, false), 14);
+        assert_eq!(size(7, 2, 2, 0, false), 3);
+        assert_eq!(size(7, 2, 2, 0, true), 4);
+        assert_eq!(size(112, 3, 2, 1, false), 56);
+        assert_eq!(size(5, 2, 3, 1, true), 2);
+        assert_eq!(size(1, 1, 2, 0, true), 1);
+        assert_eq!(size(4, 1, 5, 0, true), 1);
+        assert_eq!(size(2, 3, 1, 0, false), 0);
+        assert_eq!(size(0, 2, 2, 0, false), 0);
+    }
+}

@@ -1,0 +1,217 @@
+//! One pass over all parameters of a model, shared by the optimizers' kernels.
+//!
+//! Tasks are cut over the concatenation of all parameters, so that many small ones cost no more
+//! than one large one.
+
+use std::ops::Range;
+
+use crate::cpu::kernel::{Buf, Io, share};
+use crate::cpu::math::Real;
+use crate::graph::ir::Operand;
+use crate::graph::node::Metas;
+use crate::tensor::Meta;
+use crate::{Error, Result};
+
+/// Elements of one task, about.
+const PIECE: usize = 32 * 1024;
+
+/// Elements handled together: they pass through registers, because the compiler cannot vectorise a
+/// loop whose input and output may be the same memory.
+const LANES: usize = 32;
+
+/// Where each parameter starts in the concatenation of all; the last is the total.
+pub(crate) struct Sweep {
+    starts: Vec<usize>,
+}
+
+impl Sweep {
+    pub(crate) fn new(sizes: &[usize]) -> Self {
+        let mut starts = vec![0];
+        for size in sizes {
+            starts.push(starts[starts.len() - 1] + size);
+        }
+        Sweep { starts }
+    }
+
+    /// Elements of all parameters.
+    pub(crate) fn total(&self) -> usize {
+        self.starts[self.starts.len() - 1]
+    }
+
+    /// The number of parameters.
+    pub(crate) fn parameters(&self) -> usize {
+        self.starts.len() - 1
+    }
+
+    pub(crate) fn tasks(&self) -> usize {
+        self.total().div_ceil(PIECE).max(1)
+    }
+
+    /// Hands each parameter in the task's piece to `each`, with the range of its elements.
+    #[inline(always)]
+    pub(crate) fn pieces(&self, task: usize, mut each: impl FnMut(usize, Range<usize>)) {
+        let piece = share(self.total(), self.tasks(), task);
+        let first = self.starts.partition_point(|&start| start <= piece.start);
+        for i in first - 1..self.parameters() {
+            let (start, end) = (self.starts[i], self.starts[i + 1]);
+            if start >= piece.end {
+                break;
+            }
+            let part = piece.start.max(start)..piece.end.min(end);
+            if !part.is_empty() {
+                each(i, part.start - start..part.end - start);
+            }
+        }
+    }
+}
+
+/// The results of a step whose parameters have this many operands each: all but the gradients.
+pub(crate) fn outputs(inputs: &[&Meta], operands: usize) -> Result<Metas> {
+    let mut results = Metas::new();
+    for group in inputs[..inputs.len() - 1].chunks(operands) {
+        if group.iter().any(|m| *m != group[0]) {
+            let roles: Vec<_> = ["parameter", "gradient", "state"].into_iter().zip(group.iter().copied()).collect();
+            return Err(Error::operands("step", "parameter, gradient and state differ in shape or type", &roles));
+        }
+        results.extend(group.iter().enumerate().filter(|(i, _)| *i != 1).map(|(_, m)| (*m).clone()));
+    }
+    Ok(results)
+}
+
+/// Parameters and states are written where they are read.
+pub(crate) fn in_place(inputs: usize, operands: usize) -> Vec<(usize, usize)> {
+    let kept = (0..inputs - 1).filter(|i| i % operands != 1);
+    kept.enumerate().collect()
+}
+
+/// The number of elements of each parameter.
+pub(crate) fn sizes(inputs: &[Operand], operands: usize) -> Vec<usize> {
+    inputs[..inputs.len() - 1].iter().step_by(operands).map(|p| p.meta.shape.numel()).collect()
+}
+
+/// The scalars of a step, the last input.
+#[inline(always)]
+pub(crate) fn scalars<const N: usize>(io: &Io<'_>) -> [f64; N] {
+    let last = io.inputs[io.inputs.len() - 1];
+    // SAFETY: nobody writes the scalars.
+    let scalars = unsafe { last.slice::<f64>() };
+    std::array::from_fn(|i| scalars[i])
+}
+
+/// Applies `f` to every element in `range` of `inputs`, and writes its results to `outputs`, which
+/// may be the same memory as inputs.
+#[inline(always)]
+pub(crate) fn update<T: Real, const I: usize, const O: usize>(
+    inputs: &[Buf],
+    outputs: &[Buf],
+    range: Range<usize>,
+    f: impl Fn([T; I]) -> [T; O],
+) {
+    let inputs: [Buf; I] = std::array::from_fn(|i| inputs[i].part::<T>(range.start, range.len()));
+    let outputs: [Buf; O] = std::array::from_fn(|i| outputs[i].part::<T>(range.start, range.len()));
+    let (inputs, outputs) = (inputs.map(|b| b.ptr::<T>()), outputs.map(|b| b.ptr::<T>()));
+    let whole = range.len() / LANES * LANES;
+    for at in (0..whole).step_by(LANES) {
+        // SAFETY: `at + LANES` is within the parts, which `Buf::part` has checked. Elements belong to
+        // this task alone, and are read before the memory is written.
+        let block: [[T; LANES]; I] =
+            std::array::from_fn(|i| unsafe { inputs[i].add(at).cast::<[T; LANES]>().read() });
+        let mut result = [[T::zero(); LANES]; O];
+        for j in 0..LANES {
+            let new = f(std::array::from_fn(|i| block[i][j]));
+            for o in 0..O {
+                result[o][j] = new[o];
+            }
+        }
+        for o in 0..O {
+            // SAFETY: as above.
+            unsafe { outputs[o].add(at).cast::<[T; LANES]>().write(result[o]) };
+        }
+    }
+    for at in whole..range.len() {
+        // SAFETY: as above, one element at a time.
+        let new = f(std::array::from_fn(|i| unsafe { inputs[i].add(at).read() }));
+        for o in 0..O {
+            // SAFETY: as above.
+            unsafe { outputs[o].add(at).write(new[o]) };
+        }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::cpu::kernel::Kernel;
+    use crate::cpu::tasks::testing::{Rng, close, run};
+
+    /// Sizes of a small model's parameters, an empty one and a large one among them.
+    pub const SIZES: [usize; 7] = [1, 150, 0, 6, 100_003, 33, 16_384];
+
+    /// Runs `kernel` in place for a few steps beside `plain`, which changes one element's
+    /// parameter and state from its gradient.
+    pub fn compare<T: Real>(
+        kernel: &dyn Kernel,
+        states: usize,
+        scalars: impl Fn(usize) -> Vec<f64>,
+        plain: impl Fn(&mut [f64], f64, &[f64]),
+        tolerance: f64,
+    ) {
+        let mut rng = Rng(17);
+        let mut held: Vec<Vec<Vec<T>>> = SIZES
+            .iter()
+            .map(|&n| {
+                let mut buffers = vec![vec![T::zero(); n]; 1 + states];
+                buffers[0] = rng.vec(n);
+                buffers
+            })
+            .collect();
+        let mut wide: Vec<Vec<Vec<f64>>> = held
+            .iter()
+            .map(|p| {
+                p.iter()
+                    .map(|b| b.iter().map(|v| v.wide()).collect())
+                    .collect()
+            })
+            .collect();
+        for step in 1..=4 {
+            let mut grads: Vec<Vec<T>> = SIZES.iter().map(|&n| rng.vec(n)).collect();
+            let mut numbers = scalars(step);
+            let (mut inputs, mut outputs) = (vec![], vec![]);
+            for (buffers, grad) in held.iter_mut().zip(&mut grads) {
+                let bufs: Vec<Buf> = buffers.iter_mut().map(|b| Buf::over(b)).collect();
+                inputs.push(bufs[0]);
+                inputs.push(Buf::over(grad));
+                inputs.extend(&bufs[1..]);
+                outputs.extend(&bufs);
+            }
+            inputs.push(Buf::over(&mut numbers));
+            run(kernel, &inputs, &outputs);
+            for (wide, grad) in wide.iter_mut().zip(&grads) {
+                for (i, g) in grad.iter().enumerate() {
+                    let mut element: Vec<f64> = wide.iter().map(|b| b[i]).collect();
+                    plain(&mut element, g.wide(), &numbers);
+                    wide.iter_mut().zip(element).for_each(|(b, v)| b[i] = v);
+                }
+            }
+        }
+        for (held, wide) in held.iter().zip(&wide) {
+            for (held, wide) in held.iter().zip(wide) {
+                close(held, wide, tolerance);
+            }
+        }
+    }
+
+    #[test]
+    fn pieces_cover_every_element_once() {
+        for sizes in [&SIZES[..], &[0, 0], &[], &[5]] {
+            let sweep = Sweep::new(sizes);
+            let mut seen: Vec<Vec<u8>> = sizes.iter().map(|&n| vec![0; n]).collect();
+            for task in 0..sweep.tasks() {
+                sweep.pieces(task, |i, range| {
+                    seen[i][range].iter_mut().for_each(|s| *s += 1)
+                });
+            }
+            assert!(seen.iter().flatten().all(|&s| s == 1));
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! `tanh`: the hyperbolic tangent.
+
+use super::{At, Elementwise, Op, Operation, Run, one};
+use crate::cpu::elementwise::{TileFn, float_tile};
+use crate::cpu::math::Real;
+use crate::graph::node::Metas;
+use crate::tensor::{DType, Meta, Tensor};
+use crate::{Error, Result};
+
+/// The hyperbolic tangent.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Tanh;
+
+impl Operation for Tanh {
+    fn name(&self) -> &'static str {
+        "tanh"
+    }
+    fn outputs(&self, inputs: &[&Meta]) -> Result<Metas> {
+        if !inputs[0].dtype.is_float() {
+            return Err(Error::operands("tanh", "needs a floating-point tensor", &[("input", inputs[0])]));
+        }
+        one(inputs[0].clone())
+    }
+    fn gradient(&self, at: &At<'_>) -> Result<Vec<Option<Tensor>>> {
+        let y = &at.outputs[0];
+        // 1 − y²
+        Ok(vec![Some(at.dy()?.mul(&(1.0 - &y.mul(y)?)?)?)])
+    }
+    fn run(&self) -> Run {
+        Run::Elementwise(Elementwise { tile })
+    }
+}
+
+fn tile(_op: &Op, inputs: &[DType], _output: DType) -> Option<TileFn> {
+    float_tile!(inputs[0], |x| x.vtanh())
+}
+
+impl Tensor {
+    /// The hyperbolic tangent, element by element.
+    ///
+    /// ```
+    /// assert_eq!(neurona::Tensor::from([0.0f32]).tanh()?.to_vec::<f32>()?, [0.0]);
+    /// # Ok::<(), neurona::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn tanh(&self) -> Result<Tensor> {
+        Tensor::apply(Tanh, &[self])
+    }
+}

@@ -1,0 +1,304 @@
+//! What a user holds: tensors, their shapes and types, devices, random numbers, printing.
+
+mod create;
+mod device;
+mod dtype;
+mod operators;
+// mod print;
+pub mod random;
+mod shape;
+
+pub use device::Device;
+pub(crate) use dtype::with_storage_type;
+pub use dtype::{DType, Element, Number};
+pub use random::manual_seed;
+pub use shape::{Meta, Shape};
+
+use crate::error::Place;
+use crate::graph::engine;
+use crate::graph::node::{Inputs, Node, Source};
+use crate::ops::{Op, backward::Backward, cast::Cast};
+use crate::{Error, Result};
+use smallvec::SmallVec;
+use std::cell::{Cell as StdCell, RefCell};
+use std::panic::Location;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// A node of a graph: its shape and type are known at once, its value is computed when it is needed.
+///
+/// ```
+/// use neurona::Tensor;
+/// let x = Tensor::from([[1.0f32, 2.0], [3.0, 4.0]]);
+/// let y = x.matmul(&x)?.relu()?;          // nothing is computed yet
+/// assert_eq!(y.shape().to_string(), "[2, 2]");
+/// assert_eq!(y.to_vec::<f32>()?, [7.0, 10.0, 15.0, 22.0]);
+/// # Ok::<(), neurona::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Tensor {
+    pub(crate) node: Arc<Node>,
+    pub(crate) out: usize,
+}
+
+thread_local! {
+    static GRAD: StdCell<bool> = const { StdCell::new(true) };
+    static PATH: RefCell<Vec<Arc<str>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Runs `body` without recording gradients, as `torch.no_grad()` does.
+///
+/// ```
+/// use neurona::{Tensor, no_grad};
+/// let w = Tensor::from([2.0f32]).requires_grad()?;
+/// let y = no_grad(|| w.exp())?;
+/// assert!(y.sum()?.backward().is_err());
+/// # Ok::<(), neurona::Error>(())
+/// ```
+pub fn no_grad<R>(body: impl FnOnce() -> R) -> R {
+    struct Restore(bool);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            GRAD.set(self.0);
+        }
+    }
+    let _restore = Restore(GRAD.replace(false));
+    body()
+}
+
+/// The module whose ops are being traced; while it lives, errors and plans name it.
+pub(crate) struct Scope(bool);
+
+impl Scope {
+    pub fn enter(path: Option<&Arc<str>>) -> Scope {
+        if let Some(path) = path {
+            PATH.with_borrow_mut(|stack| stack.push(path.clone()));
+        }
+        Scope(path.is_some())
+    }
+}
+
+impl Drop for Scope {
+    fn drop(&mut self) {
+        if self.0 {
+            PATH.with_borrow_mut(|stack| stack.pop());
+        }
+    }
+}
+
+/// The module and line that an op is being built for.
+#[track_caller]
+pub(crate) fn here() -> Place {
+    Place { module: PATH.with_borrow(|stack| stack.last().cloned()), caller: Some(Location::caller()) }
+}
+
+impl Tensor {
+    /// Adds an op's node; its results' shapes are checked now, at the caller's line.
+    #[track_caller]
+    pub(crate) fn apply_all(op: impl Into<Op>, inputs: &[&Tensor]) -> Result<SmallVec<[Tensor; 2]>> {
+        let op = op.into();
+        let metas: SmallVec<[&Meta; 4]> = inputs.iter().map(|t| t.meta()).collect();
+        let outputs = op.outputs(&metas).map_err(|e| e.at(here()))?;
+        let requires_grad = GRAD.get() && inputs.iter().any(|t| t.node.requires_grad);
+        let device = inputs
+            .iter()
+            .find(|t| !matches!(t.node.source, Source::Numbers(_)))
+            .map_or(Device::Cpu, |t| t.device());
+        let inputs: Inputs = inputs.iter().map(|t| (*t).clone()).collect();
+        let count = outputs.len();
+        let node = Node::new(Source::Op(op), inputs, outputs, device, requires_grad, here());
+        Ok((0..count).map(|out| Tensor { node: node.clone(), out }).collect())
+    }
+
+    /// The same for an op whose first result is all that the caller wants.
+    #[track_caller]
+    pub(crate) fn apply(op: impl Into<Op>, inputs: &[&Tensor]) -> Result<Tensor> {
+        let mut results = Self::apply_all(op, inputs)?;
+        results.truncate(1);
+        Ok(results.remove(0))
+    }
+
+    /// An error of a method made of several ops, at the caller's line.
+    #[track_caller]
+    pub(crate) fn error(&self, op: &'static str, problem: impl Into<String>) -> Error {
+        Error::operands(op, problem, &[("input", self.meta())]).at(here())
+    }
+
+    pub(crate) fn meta(&self) -> &Meta {
+        &self.node.outputs[self.out]
+    }
+
+    /// Sizes along each dimension.
+    pub fn shape(&self) -> &Shape {
+        &self.meta().shape
+    }
+
+    /// The number of dimensions.
+    pub fn rank(&self) -> usize {
+        self.shape().len()
+    }
+
+    /// The size along a dimension, counted from the end when negative.
+    #[track_caller]
+    pub fn size(&self, dim: isize) -> Result<usize> {
+        Ok(self.shape()[self.dim("size", dim)?])
+    }
+
+    #[track_caller]
+    pub(crate) fn dim(&self, op: &'static str, dim: isize) -> Result<usize> {
+        self.shape().dim(dim).ok_or_else(|| self.error(op, format!("there is no dimension {dim}")))
+    }
+
+    /// The number of elements.
+    pub fn numel(&self) -> usize {
+        self.shape().numel()
+    }
+
+    /// The type of its elements.
+    pub fn dtype(&self) -> DType {
+        self.meta().dtype
+    }
+
+    /// Where it lives.
+    pub fn device(&self) -> Device {
+        self.node.device
+    }
+
+    /// The elements in row-major order, converted to `T`; computes the tensor when that has not happened yet.
+    ///
+    /// ```
+    /// let x = neurona::Tensor::from([1.5f32, -2.0]);
+    /// assert_eq!(x.to_vec::<f64>()?, [1.5, -2.0]);
+    /// # Ok::<(), neurona::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
+        let place = here();
+        let storage = engine::value(self).map_err(|e| e.at(place))?;
+        let n = self.numel();
+        Ok(with_storage_type!(self.dtype(), S => {
+            storage.read::<S>()[..n].iter().map(|x| T::from_number(x.to_number())).collect()
+        }))
+    }
+
+    /// The only element of a tensor that has one.
+    ///
+    /// ```
+    /// assert_eq!(neurona::Tensor::from([2.0f32, 3.0]).sum()?.item::<f32>()?, 5.0);
+    /// # Ok::<(), neurona::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn item<T: Element>(&self) -> Result<T> {
+        if self.numel() != 1 {
+            return Err(self.error("item", "only a tensor with one element has an item; use to_vec or a reduction"));
+        }
+        let place = here();
+        let storage = engine::value(self).map_err(|e| e.at(place))?;
+        Ok(with_storage_type!(self.dtype(), S => T::from_number(storage.read::<S>()[0].to_number())))
+    }
+
+    /// The same values as another element type.
+    ///
+    /// ```
+    /// use neurona::{DType, Tensor};
+    /// assert_eq!(Tensor::from([1.7f32, -1.7]).to_dtype(DType::I64)?.to_vec::<i64>()?, [1, -1]);
+    /// # Ok::<(), neurona::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn to_dtype(&self, dtype: DType) -> Result<Tensor> {
+        if dtype == self.dtype() { Ok(self.clone()) } else { Tensor::apply(Cast { to: dtype }, &[self]) }
+    }
+
+    /// The same values on another device (`Device::Cpu`, `"cuda:0"`); computes the tensor first.
+    #[track_caller]
+    pub fn to(&self, device: impl TryInto<Device, Error = impl Into<Error>>) -> Result<Tensor> {
+        let device = device.try_into().map_err(Into::into)?.available()?;
+        if device == self.device() {
+            return Ok(self.clone());
+        }
+        engine::value(self)?;
+        Ok(self.clone())
+    }
+
+    /// The same value, apart from the graph that computed it: no gradient flows through it.
+    pub fn detach(&self) -> Tensor {
+        if !self.node.requires_grad {
+            return self.clone();
+        }
+        no_grad(|| self.reshape(self.shape())).unwrap_or_else(|_| self.clone())
+    }
+
+    /// Makes it a leaf that `backward` computes a gradient for; see [`Tensor::grad`].
+    ///
+    /// ```
+    /// use neurona::Tensor;
+    /// let x = Tensor::from([3.0f32]).requires_grad()?;
+    /// (&x * &x)?.sum()?.backward()?;
+    /// assert_eq!(x.grad().unwrap().to_vec::<f32>()?, [6.0]);
+    /// # Ok::<(), neurona::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn requires_grad(&self) -> Result<Tensor> {
+        if !self.dtype().is_float() {
+            return Err(self.error("requires_grad", "only floating-point tensors have gradients"));
+        }
+        let source = Source::Variable(Arc::default());
+        let node = Node::with_value(source, self.meta().clone(), self.device(), true, engine::value(self)?);
+        Ok(Tensor { node, out: 0 })
+    }
+
+    /// The gradient that `backward` has left for this leaf.
+    pub fn grad(&self) -> Option<Tensor> {
+        self.node.gradient_slot().and_then(|slot| slot.get())
+    }
+
+    /// Computes the gradient of this scalar by every parameter it depends on, and adds it to theirs.
+    ///
+    /// Like everything else it is computed when it is needed: by `optimizer.step()`, or when a gradient is read.
+    #[track_caller]
+    pub fn backward(&self) -> Result<()> {
+        if self.numel() != 1 {
+            return Err(self.error("backward", "the loss must have one element; take its mean or sum first"));
+        }
+        self.check_differentiable("backward")?;
+        let found = engine::trainable(self);
+        if self.node.spent.swap(true, Ordering::Relaxed) {
+            return Err(self.error("backward", "was already called on this loss; compute the loss again"));
+        }
+        let leaves: Vec<Tensor> = found.iter().map(|(_, leaf)| leaf.clone()).collect();
+        let gradients = self.differentiate(&leaves)?;
+        // A gradient that is still pending runs first, so that graphs do not pile up.
+        let pending: Vec<Tensor> = found.iter().filter_map(|(slot, _)| slot.get()).collect();
+        engine::force(&pending, &[])?;
+        drop(pending);
+        for ((slot, _), gradient) in found.iter().zip(&gradients) {
+            slot.set(match slot.get() {
+                Some(old) => no_grad(|| old.add(gradient))?,
+                None => gradient.clone(),
+            });
+        }
+        // A variable owns its gradient, and a pending gradient its variable: computing it now lets both go.
+        if leaves.iter().any(|leaf| matches!(leaf.node.source, Source::Variable(_))) {
+            engine::force(&gradients, &[])?;
+        }
+        Ok(())
+    }
+
+    /// The gradients of this scalar by the tensors given, which it must depend on through ops.
+    #[track_caller]
+    pub(crate) fn differentiate(&self, by: &[Tensor]) -> Result<SmallVec<[Tensor; 2]>> {
+        let inputs: SmallVec<[&Tensor; 8]> = std::iter::once(self).chain(by).collect();
+        no_grad(|| Tensor::apply_all(Backward, &inputs))
+    }
+
+    #[track_caller]
+    fn check_differentiable(&self, op: &'static str) -> Result<()> {
+        if !self.node.requires_grad {
+            return Err(self.error(op, "nothing it depends on requires a gradient"));
+        }
+        if self.node.state().cut {
+            return Err(self.error(op, "its graph has been used by an earlier backward; compute it again"));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,1 @@
+"""The oracle's cases, one module a room: each has `add(group)`. Run by ../oracle.py."""
