@@ -9,6 +9,7 @@
 extern crate self as neurona;
 
 pub mod cpu;
+pub mod data;
 mod error;
 pub mod graph;
 pub mod nn;

@@ -37,74 +37,67 @@ pub fn narrow<T: Real>(span: &[T], c: usize, j: usize) -> f64 {
     span[j..].iter().step_by(c).map(|v| v.wide()).sum()
 }
 
-/// Sums over rows: adds the numbers of `f(values, per column value)` to `sums`, each a span wide.
+/// Two sums over rows: adds `f(values, per column value)` to `first` and `second`, each a span wide.
 ///
 /// `streams` are matrices of the same shape, whose elements at one place are handed to `f` together.
 /// Four spans are joined before they are added: fewer passes over the sums, and a shallower tree.
 #[inline(always)]
-pub fn add_rows<T: Real, const K: usize, const N: usize>(
+pub fn two_sums<T: Real, const K: usize>(
     streams: [&[T]; K],
     column: &[T],
-    sums: [&mut [T]; N],
-    f: impl Fn([T; K], T) -> [T; N] + Copy,
+    first: &mut [T],
+    second: &mut [T],
+    f: impl Fn([T; K], T) -> (T, T) + Copy,
 ) {
     let w = column.len();
     let len = streams[0].len();
-    let mut sums = sums.map(|s| &mut s[..w]);
+    let whole = w / LANES * LANES;
     let mut at = 0;
     while at + 4 * w <= len {
-        let streams = streams.map(|s| &s[at..at + 4 * w]);
-        add_spans::<T, K, N, 4>(streams, column, sums.each_mut().map(|s| &mut **s), f);
+        let [a, b, c, d] = [0, 1, 2, 3].map(|r| streams.map(|s| &s[at + r * w..at + (r + 1) * w]));
+        for j in (0..whole).step_by(LANES) {
+            // Slices of one known length, so that the loop needs no bounds checks.
+            let block = |row: [&[T]; K]| row.map(|s| *s[j..].first_chunk::<LANES>().unwrap());
+            let (a, b, c, d) = (block(a), block(b), block(c), block(d));
+            let column: &[T; LANES] = column[j..].first_chunk().unwrap();
+            let (mut sum, mut other) = ([T::zero(); LANES], [T::zero(); LANES]);
+            for l in 0..LANES {
+                let of = |row: &[[T; LANES]; K]| f(std::array::from_fn(|k| row[k][l]), column[l]);
+                let (a, b, c, d) = (of(&a), of(&b), of(&c), of(&d));
+                sum[l] = (a.0 + b.0) + (c.0 + d.0);
+                other[l] = (a.1 + b.1) + (c.1 + d.1);
+            }
+            let (first, second) = (&mut first[j..j + LANES], &mut second[j..j + LANES]);
+            for l in 0..LANES {
+                first[l] = first[l] + sum[l];
+                second[l] = second[l] + other[l];
+            }
+        }
+        for row in [a, b, c, d] {
+            add_row(row, whole, column, first, second, f);
+        }
         at += 4 * w;
     }
     while at < len {
         let n = w.min(len - at);
-        let streams = streams.map(|s| &s[at..at + n]);
-        let sums = sums.each_mut().map(|s| &mut s[..n]);
-        add_spans::<T, K, N, 1>(streams, &column[..n], sums, f);
+        add_row(streams.map(|s| &s[at..at + n]), 0, column, first, second, f);
         at += n;
     }
 }
 
-/// Adds `R` spans, 1 or 4.
+/// Adds one row from column `start` on.
 #[inline(always)]
-fn add_spans<T: Real, const K: usize, const N: usize, const R: usize>(
-    streams: [&[T]; K],
+fn add_row<T: Real, const K: usize>(
+    row: [&[T]; K],
+    start: usize,
     column: &[T],
-    sums: [&mut [T]; N],
-    f: impl Fn([T; K], T) -> [T; N],
+    first: &mut [T],
+    second: &mut [T],
+    f: impl Fn([T; K], T) -> (T, T),
 ) {
-    let w = column.len();
-    let whole = w / LANES * LANES;
-    let rows: [[&[T]; K]; R] = std::array::from_fn(|r| streams.map(|s| &s[r * w..(r + 1) * w]));
-    for at in (0..whole).step_by(LANES) {
-        let column = &column[at..at + LANES];
-        let rows = rows.map(|streams| streams.map(|s| &s[at..at + LANES]));
-        // Results go through an array of our own: of that the compiler knows that it overlaps
-        // nothing, and needs no checks before it vectorises.
-        let mut block = [[T::zero(); LANES]; N];
-        for l in 0..LANES {
-            let new: [[T; N]; R] = std::array::from_fn(|r| f(std::array::from_fn(|k| rows[r][k][l]), column[l]));
-            for n in 0..N {
-                let pair = |a: usize| match R {
-                    1 => T::zero(),
-                    _ => new[a % R][n] + new[(a + 1) % R][n],
-                };
-                block[n][l] = if R == 1 { new[0][n] } else { pair(0) + pair(2) };
-            }
-        }
-        for n in 0..N {
-            for (sum, &v) in sums[n][at..at + LANES].iter_mut().zip(&block[n]) {
-                *sum = *sum + v;
-            }
-        }
-    }
-    for j in whole..w {
-        for row in rows {
-            let new = f(std::array::from_fn(|k| row[k][j]), column[j]);
-            for n in 0..N {
-                sums[n][j] = sums[n][j] + new[n];
-            }
-        }
+    for j in start..row[0].len() {
+        let (a, b) = f(std::array::from_fn(|k| row[k][j]), column[j]);
+        first[j] = first[j] + a;
+        second[j] = second[j] + b;
     }
 }

@@ -45,18 +45,28 @@ impl Cell {
     /// A cell that holds this value; runs the tensor when it has not been computed yet.
     pub fn new(value: &Tensor, requires_grad: bool) -> Result<Self> {
         let storage = engine::value(value)?;
-        Ok(Cell(Arc::new_cyclic(|weak| CellInner {
+        Ok(Cell::holding(value.meta().clone(), value.device(), requires_grad, storage))
+    }
+
+    /// A cell of zeros, made without running anything.
+    pub(crate) fn zeros(meta: Meta, device: Device) -> Self {
+        let storage = Storage::copy_of(&vec![0u8; meta.bytes()]);
+        Cell::holding(meta, device, false, storage)
+    }
+
+    fn holding(meta: Meta, device: Device, requires_grad: bool, storage: Arc<Storage>) -> Self {
+        Cell(Arc::new_cyclic(|weak| CellInner {
             name: Mutex::default(),
             mark: AtomicU32::new(0),
             requires_grad: AtomicBool::new(requires_grad),
             gradient: Arc::default(),
             state: Mutex::new(CellState {
                 version: 0,
-                leaf: leaf(weak.clone(), value.meta().clone(), value.device(), requires_grad, storage),
+                leaf: leaf(weak.clone(), meta, device, requires_grad, storage),
                 staged: None,
                 depth: 0,
             }),
-        })))
+        }))
     }
 
     pub(crate) fn state(&self) -> MutexGuard<'_, CellState> {

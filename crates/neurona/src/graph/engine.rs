@@ -113,7 +113,7 @@ pub(crate) fn force(asked: &[Tensor], cells: &[Cell]) -> Result<()> {
 }
 
 /// Every leaf that a loss depends on and that wants a gradient, with the place for it.
-pub(crate) fn trainable(loss: &Tensor) -> Vec<(Arc<GradientSlot>, Tensor)> {
+pub(crate) fn trainable(loss: &Tensor) -> Result<Vec<(Arc<GradientSlot>, Tensor)>> {
     let mut engine = engine();
     engine.walk = engine.walk.wrapping_add(1).max(1);
     let walk = engine.walk;
@@ -126,9 +126,13 @@ pub(crate) fn trainable(loss: &Tensor) -> Vec<(Arc<GradientSlot>, Tensor)> {
         }
         node.mark.store((walk as u64) << 32, Ordering::Relaxed);
         found.extend(node.gradient_slot().map(|slot| (slot, tensor.clone())));
-        stack.extend(node.state().inputs.iter().cloned());
+        let state = node.state();
+        if state.cut {
+            return Err(Error::op("backward", "a part of the loss was used by an earlier backward; compute it again"));
+        }
+        stack.extend(state.inputs.iter().cloned());
     }
-    found
+    Ok(found)
 }
 
 impl Engine {

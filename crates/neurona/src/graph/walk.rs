@@ -2,6 +2,7 @@
 
 use super::cell::Cell;
 use super::node::{Node, Source};
+use crate::ops::Op;
 use crate::tensor::{Device, Tensor};
 use crate::{Error, Result};
 use std::hash::{Hash, Hasher};
@@ -40,6 +41,10 @@ pub(crate) struct Trace {
     starts: Vec<usize>,
     /// Some value had been computed before its gradient was asked: its forward runs again.
     pub again: bool,
+    /// A computed value was met that a gradient may still be taken through.
+    passed: bool,
+    /// A gradient is taken.
+    differentiates: bool,
     stack: Vec<Visit>,
 }
 
@@ -59,7 +64,8 @@ impl Trace {
         loop {
             *walk = walk.wrapping_add(1).max(1);
             self.clear();
-            if self.follow(asked, cells, *walk).is_some() {
+            self.follow(asked, cells, *walk);
+            if self.again || !(self.passed && self.differentiates) {
                 break;
             }
             self.again = true;
@@ -77,6 +83,7 @@ impl Trace {
         self.words.clear();
         self.starts.clear();
         self.stack.clear();
+        (self.passed, self.differentiates) = (false, false);
     }
 
     /// The node that a word of the line belongs to.
@@ -90,11 +97,11 @@ impl Trace {
         (mark >> 32 == walk as u64).then_some(mark as u32)
     }
 
-    /// Depth first, without recursion. `None` when it must start over with `again` set.
-    fn follow(&mut self, asked: &[Tensor], cells: &[Cell], walk: u32) -> Option<()> {
+    /// Depth first, without recursion.
+    fn follow(&mut self, asked: &[Tensor], cells: &[Cell], walk: u32) {
         for tensor in asked {
             self.stack.push(Visit::Enter(tensor.node.clone()));
-            self.drain(walk)?;
+            self.drain(walk);
         }
         cells.iter().for_each(|cell| self.note_write(cell, walk));
         // The list grows while the staged values' own graphs are followed.
@@ -103,14 +110,13 @@ impl Trace {
             let staged = self.writes[next].cell.state().staged.clone();
             if let Some(staged) = staged {
                 self.stack.push(Visit::Enter(staged.node.clone()));
-                self.drain(walk)?;
+                self.drain(walk);
                 let node = Self::position(&staged.node, walk).unwrap_or(0);
                 self.inside[node as usize] += 1;
                 self.writes[next].value = At { node, out: staged.out as u32 };
             }
             next += 1;
         }
-        Some(())
     }
 
     /// Lists a cell's staged write, once.
@@ -120,7 +126,7 @@ impl Trace {
         }
     }
 
-    fn drain(&mut self, walk: u32) -> Option<()> {
+    fn drain(&mut self, walk: u32) {
         while let Some(visit) = self.stack.pop() {
             match visit {
                 Visit::Enter(node) => {
@@ -130,23 +136,15 @@ impl Trace {
                     node.mark.store((walk as u64) << 32 | ENTERED as u64, Ordering::Relaxed);
                     let state = node.state();
                     let known = state.values.iter().all(Option::is_some);
-                    if known && !(self.again && !state.inputs.is_empty()) {
+                    // A computed value keeps its operands only while a gradient may still be taken through it.
+                    let open = known && !state.inputs.is_empty();
+                    self.passed |= open;
+                    if matches!(node.source, Source::Numbers(_)) || known && !(open && self.again) {
                         drop(state);
                         self.leave(node, true, walk);
                         continue;
                     }
-                    if let (Source::Op(crate::ops::Op::Backward(_)), Some(loss)) = (&node.source, state.inputs.first()) {
-                        let loss = loss.node.state();
-                        let computed = loss.values.iter().all(Option::is_some) && !loss.inputs.is_empty();
-                        if computed && !self.again {
-                            return None;
-                        }
-                    }
-                    if matches!(node.source, Source::Numbers(_)) {
-                        drop(state);
-                        self.leave(node, true, walk);
-                        continue;
-                    }
+                    self.differentiates |= matches!(node.source, Source::Op(Op::Backward(_)));
                     self.stack.push(Visit::Leave(node.clone()));
                     for input in state.inputs.iter().rev() {
                         self.stack.push(Visit::Enter(input.node.clone()));
@@ -155,7 +153,6 @@ impl Trace {
                 Visit::Leave(node) => self.leave(node, false, walk),
             }
         }
-        Some(())
     }
 
     fn leave(&mut self, node: Arc<Node>, leaf: bool, walk: u32) {

@@ -53,4 +53,23 @@ impl Tensor {
         let shape = shape.into();
         if shape == *self.shape() { Ok(self.clone()) } else { Tensor::apply(Expand { shape }, &[self]) }
     }
+
+    /// The same as [`Tensor::broadcast_to`], with −1 for a size that stays as it is.
+    ///
+    /// ```
+    /// let x = neurona::Tensor::from([[1.0f32], [2.0]]).expand(&[-1, 3])?;
+    /// assert_eq!(x.shape().to_string(), "[2, 3]");
+    /// # Ok::<(), neurona::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn expand(&self, sizes: &[isize]) -> Result<Tensor> {
+        let wrong = || self.error("expand", format!("does not fit {sizes:?}"));
+        let added = sizes.len().checked_sub(self.rank()).ok_or_else(wrong)?;
+        let size = |(d, &size): (usize, &isize)| match size {
+            -1 => d.checked_sub(added).map(|own| self.shape()[own]),
+            _ => usize::try_from(size).ok(),
+        };
+        let shape = sizes.iter().enumerate().map(size).collect::<Option<Shape>>().ok_or_else(wrong)?;
+        self.broadcast_to(shape)
+    }
 }

@@ -155,6 +155,7 @@ op_table! {
     relu::Relu, relu::ReluGrad,
     sigmoid::Sigmoid,
     tanh::Tanh,
+    pow::Pow,
     compare::Compare,
     select::Where,
     cast::Cast,
@@ -188,12 +189,14 @@ pub(crate) mod conv2d;
 pub(crate) mod cross_entropy;
 pub(crate) mod dropout;
 pub(crate) mod expand;
+mod extreme;
 pub(crate) mod fused;
 pub(crate) mod layout;
 pub(crate) mod matmul;
 pub(crate) mod max_pool2d;
 pub(crate) mod permute;
 pub(crate) mod pool;
+pub(crate) mod pow;
 pub(crate) mod reduce;
 pub(crate) mod relu;
 pub(crate) mod reshape;
@@ -205,3 +208,4 @@ pub(crate) mod softmax;
 pub(crate) mod sweep;
 pub(crate) mod tanh;
 pub(crate) mod unary;
+mod variance;

@@ -114,17 +114,14 @@ impl Pool {
     #[inline(always)]
     pub(crate) fn covering(&self, axis: usize, i: usize) -> Range<usize> {
         let mut ranges = Covering::new(self, axis);
-        ranges.start = (i + 1 + self.padding[axis])
-            .saturating_sub(self.kernel[axis])
-            .div_ceil(self.stride[axis]);
+        ranges.start = (i + 1 + self.padding[axis]).saturating_sub(self.kernel[axis]).div_ceil(self.stride[axis]);
         ranges.end = ranges.start;
         ranges.at(i)
     }
 
     fn windows(&self, axis: usize) -> usize {
         let size = [self.h, self.w][axis] as isize;
-        let [kernel, stride, padding] =
-            [self.kernel, self.stride, self.padding].map(|v| v[axis] as isize);
+        let [kernel, stride, padding] = [self.kernel, self.stride, self.padding].map(|v| v[axis] as isize);
         let up = if self.ceil_mode { stride - 1 } else { 0 };
         let mut count = (size + 2 * padding - kernel + up).div_euclid(stride) + 1;
         // PyTorch's rule: a window may not start in the right padding.
@@ -182,19 +179,35 @@ pub(crate) const LANES: usize = 16;
 #[inline(always)]
 pub(crate) fn load<T: Plain, const L: usize, const EDGE: bool>(x: &[T], at: usize) -> [T; L] {
     let rest = &x[at..];
-    if !EDGE {
-        return std::array::from_fn(|i| rest[..L][i]);
+    let mut lanes = [rest[0]; L];
+    let n = if EDGE { L.min(rest.len()) } else { L };
+    lanes[..n].copy_from_slice(&rest[..n]);
+    lanes
+}
+
+/// Replaces each `out` by `f(out, a, b)`. Every slice is as long as `out` or longer.
+#[inline(always)]
+pub(crate) fn combine<T: Plain, B: Plain>(out: &mut [T], a: &[T], b: &[B], f: impl Fn(T, T, B) -> T) {
+    let (a, b) = (&a[..out.len()], &b[..out.len()]);
+    let mut blocks = out.chunks_exact_mut(LANES);
+    for ((out, a), b) in (&mut blocks).zip(a.chunks_exact(LANES)).zip(b.chunks_exact(LANES)) {
+        // Through an array of our own, of which the compiler knows that it overlaps nothing.
+        let mut new = [a[0]; LANES];
+        for j in 0..LANES {
+            new[j] = f(out[j], a[j], b[j]);
+        }
+        out.copy_from_slice(&new);
     }
-    std::array::from_fn(|i| rest[i.min(rest.len() - 1)])
+    let out = blocks.into_remainder();
+    let at = a.len() - out.len();
+    for (j, out) in out.iter_mut().enumerate() {
+        *out = f(*out, a[at + j], b[at + j]);
+    }
 }
 
 /// Writes `lanes` from `at`, as far as there is room at the `EDGE` of a buffer.
 #[inline(always)]
-pub(crate) fn store<T: Plain, const L: usize, const EDGE: bool>(
-    x: &mut [T],
-    at: usize,
-    lanes: [T; L],
-) {
+pub(crate) fn store<T: Plain, const L: usize, const EDGE: bool>(x: &mut [T], at: usize, lanes: [T; L]) {
     let rest = &mut x[at..];
     let n = if EDGE { L.min(rest.len()) } else { L };
     rest[..n].copy_from_slice(&lanes[..n]);
@@ -207,16 +220,7 @@ mod tests {
     #[test]
     fn sizes_are_those_of_pytorch() {
         let size = |h, k, s, p, ceil_mode| {
-            let g = Pool {
-                n: 1,
-                c: 1,
-                h,
-                w: h,
-                kernel: [k; 2],
-                stride: [s; 2],
-                padding: [p; 2],
-                ceil_mode,
-            };
+            let g = Pool { n: 1, c: 1, h, w: h, kernel: [k; 2], stride: [s; 2], padding: [p; 2], ceil_mode };
             assert_eq!(g.oh(), g.ow());
             for i in 0..h {
                 for o in 0..g.oh() {

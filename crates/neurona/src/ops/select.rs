@@ -85,9 +85,30 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn clamp(&self, low: impl Into<Number>, high: impl Into<Number>) -> Result<Tensor> {
-        let (low, high) = (self.number(low.into()), self.number(high.into()));
-        let (x, low) = self.promoted(&low, Op::from(Where))?;
-        let raised = x.lt(&low)?.where_(&low, &x)?;
-        raised.gt(&high)?.where_(&high, &raised)
+        self.clamp_min(low)?.clamp_max(high)
+    }
+
+    /// Elements raised to a least value; at the bound the gradient passes, as in PyTorch.
+    ///
+    /// ```
+    /// assert_eq!(neurona::Tensor::from([-1.0f32, 0.5, 2.0]).clamp_min(0.0)?.to_vec::<f32>()?, [0.0, 0.5, 2.0]);
+    /// # Ok::<(), neurona::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn clamp_min(&self, low: impl Into<Number>) -> Result<Tensor> {
+        let low = self.number(low.into());
+        self.lt(&low)?.where_(&low, self)
+    }
+
+    /// Elements lowered to a greatest value.
+    ///
+    /// ```
+    /// assert_eq!(neurona::Tensor::from([-1.0f32, 0.5, 2.0]).clamp_max(1.0)?.to_vec::<f32>()?, [-1.0, 0.5, 1.0]);
+    /// # Ok::<(), neurona::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn clamp_max(&self, high: impl Into<Number>) -> Result<Tensor> {
+        let high = self.number(high.into());
+        self.gt(&high)?.where_(&high, self)
     }
 }

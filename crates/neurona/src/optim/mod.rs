@@ -79,7 +79,7 @@ impl Slots {
                 let parameter = self.parameters[i].cell();
                 let value = parameter.get()?;
                 while self.state[i].len() < states {
-                    self.state[i].push(Cell::new(&Tensor::zeros(value.shape(), value.dtype())?, false)?);
+                    self.state[i].push(Cell::zeros(value.meta().clone(), value.device()));
                 }
                 operands.extend([value, gradient]);
                 written.push(parameter.clone());

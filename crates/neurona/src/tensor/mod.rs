@@ -4,7 +4,7 @@ mod create;
 mod device;
 mod dtype;
 mod operators;
-// mod print;
+mod print;
 pub mod random;
 mod shape;
 
@@ -260,8 +260,11 @@ impl Tensor {
         if self.numel() != 1 {
             return Err(self.error("backward", "the loss must have one element; take its mean or sum first"));
         }
-        self.check_differentiable("backward")?;
-        let found = engine::trainable(self);
+        if !self.node.requires_grad {
+            return Err(self.error("backward", "nothing it depends on requires a gradient"));
+        }
+        let place = here();
+        let found = engine::trainable(self).map_err(|e| e.at(place))?;
         if self.node.spent.swap(true, Ordering::Relaxed) {
             return Err(self.error("backward", "was already called on this loss; compute the loss again"));
         }
@@ -289,16 +292,5 @@ impl Tensor {
     pub(crate) fn differentiate(&self, by: &[Tensor]) -> Result<SmallVec<[Tensor; 2]>> {
         let inputs: SmallVec<[&Tensor; 8]> = std::iter::once(self).chain(by).collect();
         no_grad(|| Tensor::apply_all(Backward, &inputs))
-    }
-
-    #[track_caller]
-    fn check_differentiable(&self, op: &'static str) -> Result<()> {
-        if !self.node.requires_grad {
-            return Err(self.error(op, "nothing it depends on requires a gradient"));
-        }
-        if self.node.state().cut {
-            return Err(self.error(op, "its graph has been used by an earlier backward; compute it again"));
-        }
-        Ok(())
     }
 }

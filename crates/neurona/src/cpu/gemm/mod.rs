@@ -52,6 +52,9 @@ pub struct MatLayout {
 /// L2 cache beside the rows it meets.
 pub(crate) const DEPTH: usize = 512;
 
+/// A right operand of so few rows is not packed: a panel of it lies in the L1 cache as it is.
+const SHALLOW: usize = 64;
+
 /// How a product is computed.
 enum Way {
     Dot,
@@ -119,7 +122,7 @@ impl MatMul {
             (Way::Dot, (1, tasks.min(n.div_ceil(4)).max(1)))
         } else {
             let grid = grid(tasks, m, n, m.div_ceil(tallest), panels.len());
-            if b.col == 1 && m <= 4 * tallest {
+            if b.col == 1 && (m <= 4 * tallest || k <= SHALLOW) {
                 (Way::Straight, grid)
             } else {
                 let matrices = if b.batch == 0 { 1 } else { batch };
@@ -194,17 +197,15 @@ impl MatMul {
                         let matrix = if self.b.batch == 0 { 0 } else { matrix };
                         (
                             io.workspace.ptr::<f32>().wrapping_add(
-                                matrix * floats
-                                    + self.packed_at(panel)
-                                    + steps.start * panel.width.columns,
+                                matrix * floats + self.packed_at(panel) + steps.start * panel.width.columns,
                             ),
                             panel.width.columns,
                         )
                     }
                     None => (
-                        io.inputs[1].ptr::<f32>().wrapping_add(
-                            matrix * self.b.batch + steps.start * self.b.row + panel.start,
-                        ),
+                        io.inputs[1]
+                            .ptr::<f32>()
+                            .wrapping_add(matrix * self.b.batch + steps.start * self.b.row + panel.start),
                         self.b.row,
                     ),
                 };
@@ -258,11 +259,9 @@ impl MatMul {
                 };
                 let at = (matrix * self.m + rows.start) * self.n + columns.start;
                 let dot = Dot {
-                    a: (io.inputs[0].ptr::<f32>())
-                        .wrapping_add(matrix * self.a.batch + rows.start * self.a.row),
+                    a: (io.inputs[0].ptr::<f32>()).wrapping_add(matrix * self.a.batch + rows.start * self.a.row),
                     a_row: self.a.row,
-                    b: (io.inputs[1].ptr::<f32>())
-                        .wrapping_add(matrix * self.b.batch + columns.start * self.b.col),
+                    b: (io.inputs[1].ptr::<f32>()).wrapping_add(matrix * self.b.batch + columns.start * self.b.col),
                     b_row: self.b.col,
                     length: self.k,
                     c: io.outputs[0].ptr::<f32>().wrapping_add(at),

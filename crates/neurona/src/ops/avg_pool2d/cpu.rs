@@ -7,7 +7,7 @@ use crate::cpu::kernel::{Io, Kernel, share};
 use crate::cpu::math::Real;
 use crate::cpu::simd::vectorized;
 use crate::cpu::tasks::pieces;
-use crate::ops::pool::{Covering, LANES, Pool, load, store};
+use crate::ops::pool::{Covering, LANES, Pool, combine, load, store};
 
 /// The mean of each window.
 ///
@@ -141,7 +141,7 @@ impl<T: Real> Kernel for InputGrad<T> {
         let pads = self.count_include_pad;
         vectorized(
             #[inline(always)]
-            || input_grad::<T, LANES>(g, pads, rows, dy, dx),
+            || input_grad(g, pads, rows, dy, dx),
         );
     }
 
@@ -152,62 +152,39 @@ impl<T: Real> Kernel for InputGrad<T> {
 
 /// Every input cell collects from the windows that cover it, so that no two tasks write one cell.
 #[inline(always)]
-fn input_grad<T: Real, const L: usize>(g: &Pool, pads: bool, rows: Range<usize>, dy: &[T], dx: &mut [T]) {
+fn input_grad<T: Real>(g: &Pool, pads: bool, rows: Range<usize>, dy: &[T], dx: &mut [T]) {
     let (oh, ow) = (g.oh(), g.ow());
-    let reach = g.c.next_multiple_of(L);
+    let reach = g.c.next_multiple_of(LANES);
     let mut at = 0;
     for row in rows {
         let (image, iy) = (row / g.h, row % g.h);
         let oys = g.covering(0, iy);
         let mut across = Covering::new(g, 1);
-        let dy = &dy[image * oh * ow * g.c..];
-        let last = oys.end * ow * g.c;
+        let last = (image * oh + oys.end) * ow * g.c;
         for ix in 0..g.w {
             let oxs = across.at(ix);
-            if at + reach > dx.len() || last + reach > dy.len() {
-                gather::<T, L, true>(g, pads, ow, &oys, &oxs, dy, at, dx);
-            } else {
-                gather::<T, L, false>(g, pads, ow, &oys, &oxs, dy, at, dx);
+            // Whole vectors, as far as there is room: see `pool::load`.
+            let room = at + reach <= dx.len() && last + reach <= dy.len();
+            let dx = &mut dx[at..at + if room { reach } else { g.c }];
+            let mut first = true;
+            for oy in oys.clone() {
+                for ox in oxs.clone() {
+                    let count = counted(g, pads, 0, oy) * counted(g, pads, 1, ox);
+                    let count = T::of(count as f64);
+                    let dy = &dy[((image * oh + oy) * ow + ox) * g.c..];
+                    if first {
+                        combine(dx, dy, dy, |_, gradient, _| gradient / count);
+                    } else {
+                        combine(dx, dy, dy, |sum, gradient, _| sum + gradient / count);
+                    }
+                    first = false;
+                }
+            }
+            if first {
+                dx.fill(T::zero());
             }
             at += g.c;
         }
-    }
-}
-
-#[inline(always)]
-fn gather<T: Real, const L: usize, const EDGE: bool>(
-    g: &Pool,
-    pads: bool,
-    ow: usize,
-    oys: &Range<usize>,
-    oxs: &Range<usize>,
-    dy: &[T],
-    at: usize,
-    dx: &mut [T],
-) {
-    if oys.len() * oxs.len() == 1 {
-        // Windows that do not overlap: nothing to add up.
-        let count = counted(g, pads, 0, oys.start) * counted(g, pads, 1, oxs.start);
-        let (count, from) = (T::of(count as f64), (oys.start * ow + oxs.start) * g.c);
-        for channel in (0..g.c).step_by(L) {
-            let gradient = load::<T, L, EDGE>(dy, from + channel);
-            store::<T, L, EDGE>(dx, at + channel, gradient.map(|v| v / count));
-        }
-        return;
-    }
-    for channel in (0..g.c).step_by(L) {
-        let mut sum = [T::zero(); L];
-        for oy in oys.clone() {
-            let high = counted(g, pads, 0, oy);
-            for ox in oxs.clone() {
-                let count = T::of((high * counted(g, pads, 1, ox)) as f64);
-                let gradient = load::<T, L, EDGE>(dy, (oy * ow + ox) * g.c + channel);
-                for j in 0..L {
-                    sum[j] = sum[j] + gradient[j] / count;
-                }
-            }
-        }
-        store::<T, L, EDGE>(dx, at + channel, sum);
     }
 }
 

@@ -141,10 +141,7 @@ impl Cut {
 
     /// The images and rows of a part.
     fn part(&self, part: usize) -> (Range<usize>, Range<usize>) {
-        (
-            share(self.n, self.groups, part / self.blocks),
-            share(self.rows, self.blocks, part % self.blocks),
-        )
+        (share(self.n, self.groups, part / self.blocks), share(self.rows, self.blocks, part % self.blocks))
     }
 }
 

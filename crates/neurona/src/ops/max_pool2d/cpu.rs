@@ -7,7 +7,7 @@ use crate::cpu::kernel::{Io, Kernel, share};
 use crate::cpu::math::Real;
 use crate::cpu::simd::vectorized;
 use crate::cpu::tasks::pieces;
-use crate::ops::pool::{Covering, LANES, Pool, load, store};
+use crate::ops::pool::{Covering, LANES, Pool, combine, load, store};
 
 /// The greatest element of each window.
 ///
@@ -177,7 +177,7 @@ impl<T: Real> Kernel for InputGrad<T> {
         };
         vectorized(
             #[inline(always)]
-            || input_grad::<T, LANES>(g, rows, dy, places, dx),
+            || input_grad(g, rows, dy, places, dx),
         );
     }
 
@@ -188,82 +188,41 @@ impl<T: Real> Kernel for InputGrad<T> {
 
 /// Every input cell collects from the windows that cover it, so that no two tasks write one cell.
 #[inline(always)]
-fn input_grad<T: Real, const L: usize>(g: &Pool, rows: Range<usize>, dy: &[T], places: &[u8], dx: &mut [T]) {
+fn input_grad<T: Real>(g: &Pool, rows: Range<usize>, dy: &[T], places: &[u8], dx: &mut [T]) {
     let (oh, ow) = (g.oh(), g.ow());
-    let reach = g.c.next_multiple_of(L);
+    let reach = g.c.next_multiple_of(LANES);
     let mut at = 0;
     for row in rows {
         let (image, iy) = (row / g.h, row % g.h);
         let oys = g.covering(0, iy);
         let mut across = Covering::new(g, 1);
+        let last = (image * oh + oys.end) * ow * g.c;
         for ix in 0..g.w {
-            let windows = Windows { image: image * oh * ow, rows: oys.clone(), columns: across.at(ix), ow };
-            let last = (image * oh + oys.end) * ow * g.c;
-            if at + reach > dx.len() || last + reach > dy.len() {
-                windows.gather::<T, L, true>(g, [iy, ix], dy, places, at, dx);
-            } else {
-                windows.gather::<T, L, false>(g, [iy, ix], dy, places, at, dx);
-            }
-            at += g.c;
-        }
-    }
-}
-
-/// The windows that cover a cell.
-struct Windows {
-    image: usize,
-    rows: Range<usize>,
-    columns: Range<usize>,
-    ow: usize,
-}
-
-impl Windows {
-    /// The place of input cell (`iy`, `ix`) in window (`oy`, `ox`).
-    #[inline(always)]
-    fn place(&self, g: &Pool, iy: usize, ix: usize, oy: usize, ox: usize) -> u8 {
-        let r = iy + g.padding[0] - oy * g.stride[0];
-        let s = ix + g.padding[1] - ox * g.stride[1];
-        (r * g.kernel[1] + s) as u8
-    }
-
-    #[inline(always)]
-    fn gather<T: Real, const L: usize, const EDGE: bool>(
-        &self,
-        g: &Pool,
-        [iy, ix]: [usize; 2],
-        dy: &[T],
-        places: &[u8],
-        at: usize,
-        dx: &mut [T],
-    ) {
-        if self.rows.len() * self.columns.len() == 1 {
-            // Windows that do not overlap: nothing to add up.
-            let (oy, ox) = (self.rows.start, self.columns.start);
-            let place = self.place(g, iy, ix, oy, ox);
-            let from = (self.image + oy * self.ow + ox) * g.c;
-            for channel in (0..g.c).step_by(L) {
-                let gradient = load::<T, L, EDGE>(dy, from + channel);
-                let winner = load::<u8, L, EDGE>(places, from + channel);
-                let own = std::array::from_fn(|j| if winner[j] == place { gradient[j] } else { T::zero() });
-                store::<T, L, EDGE>(dx, at + channel, own);
-            }
-            return;
-        }
-        for channel in (0..g.c).step_by(L) {
-            let mut sum = [T::zero(); L];
-            for oy in self.rows.clone() {
-                for ox in self.columns.clone() {
-                    let place = self.place(g, iy, ix, oy, ox);
-                    let from = (self.image + oy * self.ow + ox) * g.c + channel;
-                    let gradient = load::<T, L, EDGE>(dy, from);
-                    let winner = load::<u8, L, EDGE>(places, from);
-                    for j in 0..L {
-                        let won = winner[j] == place;
-                        sum[j] = sum[j] + if won { gradient[j] } else { T::zero() };
+            let oxs = across.at(ix);
+            // Whole vectors, as far as there is room: see `pool::load`.
+            let room = at + reach <= dx.len() && last + reach <= dy.len();
+            let dx = &mut dx[at..at + if room { reach } else { g.c }];
+            let mut first = true;
+            for oy in oys.clone() {
+                let r = iy + g.padding[0] - oy * g.stride[0];
+                for ox in oxs.clone() {
+                    let s = ix + g.padding[1] - ox * g.stride[1];
+                    let place = (r * g.kernel[1] + s) as u8;
+                    let from = ((image * oh + oy) * ow + ox) * g.c;
+                    let won = |gradient: T, winner: u8| if winner == place { gradient } else { T::zero() };
+                    let (dy, places) = (&dy[from..], &places[from..]);
+                    if first {
+                        combine(dx, dy, places, |_, gradient, winner| won(gradient, winner));
+                    } else {
+                        combine(dx, dy, places, |sum, gradient, winner| sum + won(gradient, winner));
                     }
+                    first = false;
                 }
             }
-            store::<T, L, EDGE>(dx, at + channel, sum);
+            if first {
+                dx.fill(T::zero());
+            }
+            at += g.c;
         }
     }
 }

@@ -150,7 +150,7 @@ impl Tensor {
         if keepdim { y.reshape(shape) } else { Ok(y) }
     }
 
-    fn all_dims(&self) -> Vec<isize> {
+    pub(super) fn all_dims(&self) -> Vec<isize> {
         (0..self.rank() as isize).collect()
     }
 

@@ -4,26 +4,28 @@ use std::marker::PhantomData;
 use std::ops::Range;
 
 use super::{Matrix, inverse, repeat, scratch};
-use crate::cpu::columns::{add_rows, span, widen};
+use crate::cpu::columns::{span, two_sums, widen};
 use crate::cpu::kernel::{Buf, Io, Kernel, share};
 use crate::cpu::math::Real;
 use crate::cpu::simd::vectorized;
 
 /// The two sums that every gradient needs: of dy, and of dy times the deviation of x.
 #[inline(always)]
-fn gradient_sums<T: Real>(m: &Matrix, io: &Io<'_>, task: usize, means: &[T], dy: &[T], x: &[T], y: Option<&[T]>) {
+fn gradient_sums<T: Real>(m: &Matrix, io: &Io<'_>, task: usize, means: &[T], dy: &[T], x: &[T]) {
     let [mean, first, second] = scratch::<T, 3>(io, span(m.c));
     widen(means, mean);
     first.fill(T::zero());
     second.fill(T::zero());
-    match y {
-        Some(y) => add_rows([dy, x, y], mean, [&mut *first, &mut *second], |[dy, x, y], mean| {
-            let dy = if y <= T::zero() { T::zero() } else { dy };
-            [dy, dy * (x - mean)]
-        }),
-        None => add_rows([dy, x], mean, [&mut *first, &mut *second], |[dy, x], mean| [dy, dy * (x - mean)]),
-    }
+    two_sums([dy, x], mean, first, second, |[dy, x], mean| (dy, dy * (x - mean)));
     m.put(io, task, first, second);
+}
+
+/// ReLU's gradient, into the place of dx, from where both sweeps then take it: y is read once.
+#[inline(always)]
+fn mask<T: Real>(dx: &mut [T], dy: &[T], y: &[T]) {
+    for ((dx, &dy), &y) in dx.iter_mut().zip(dy).zip(y) {
+        *dx = if y <= T::zero() { T::zero() } else { dy };
+    }
 }
 
 /// The gradient of [`TrainForward`].
@@ -76,37 +78,42 @@ impl<T: Real> TrainBackward<T> {
     }
 
     #[inline(always)]
-    fn spread(&self, task: usize, io: &Io<'_>, dy: &[T], x: &[T], y: Option<&[T]>) {
-        let m = &self.m;
-        let w = span(m.c);
+    fn measure(&self, task: usize, io: &Io<'_>, dy: &[T], x: &[T], dx: &mut [T]) {
+        // SAFETY: nobody writes the inputs.
+        let means = unsafe { io.inputs[2].slice::<T>() };
+        let dy = if self.relu {
+            let y = io.inputs[if self.affine { 5 } else { 4 }];
+            // SAFETY: as above.
+            mask(dx, dy, unsafe { &y.slice::<T>()[self.m.elements(task)] });
+            dx
+        } else {
+            dy
+        };
+        gradient_sums(&self.m, io, task, means, dy, x);
+    }
+
+    #[inline(always)]
+    fn spread(&self, io: &Io<'_>, dy: &[T], x: &[T], dx: &mut [T]) {
+        let c = self.m.c;
+        let w = span(c);
         let factors = self.factors(io);
         // SAFETY: factors were written in an earlier phase; nobody writes the inputs.
         let (factors, means) = unsafe { (factors.slice::<T>(), io.inputs[2].slice::<T>()) };
         let [mean, average, slope, scale] = scratch::<T, 4>(io, w);
         widen(means, mean);
-        widen(&factors[..m.c], average);
-        widen(&factors[m.c..2 * m.c], slope);
-        widen(&factors[2 * m.c..], scale);
-        // SAFETY: the ranges of different tasks do not overlap.
-        let dx = unsafe { io.outputs[0].slice_mut::<T>(m.elements(task)) };
+        widen(&factors[..c], average);
+        widen(&factors[c..2 * c], slope);
+        widen(&factors[2 * c..], scale);
         for (k, dx) in dx.chunks_mut(w).enumerate() {
             let n = dx.len();
             // Slices of one length, so that the loops need no bounds checks.
             let (dy, x) = (&dy[k * w..][..n], &x[k * w..][..n]);
             let [mean, average, slope, scale] = [&*mean, &*average, &*slope, &*scale].map(|v| &v[..n]);
-            match y {
-                Some(y) => {
-                    let y = &y[k * w..][..n];
-                    for j in 0..n {
-                        let dy = if y[j] <= T::zero() { T::zero() } else { dy[j] };
-                        dx[j] = (dy - average[j] - (x[j] - mean[j]) * slope[j]) * scale[j];
-                    }
-                }
-                None => {
-                    for j in 0..n {
-                        dx[j] = (dy[j] - average[j] - (x[j] - mean[j]) * slope[j]) * scale[j];
-                    }
-                }
+            if !self.relu {
+                dx.copy_from_slice(dy);
+            }
+            for j in 0..n {
+                dx[j] = (dx[j] - average[j] - (x[j] - mean[j]) * slope[j]) * scale[j];
             }
         }
     }
@@ -145,22 +152,19 @@ impl<T: Real> Kernel for TrainBackward<T> {
                 continue;
             }
             let elements = m.elements(task);
-            // SAFETY: nobody writes the inputs.
-            let (dy, x, means) = unsafe {
+            // SAFETY: nobody writes the inputs; the ranges of different tasks do not overlap.
+            let (dy, x, dx) = unsafe {
                 (
                     &io.inputs[0].slice::<T>()[elements.clone()],
                     &io.inputs[1].slice::<T>()[elements.clone()],
-                    io.inputs[2].slice::<T>(),
+                    io.outputs[0].slice_mut::<T>(elements),
                 )
             };
-            let at = if self.affine { 5 } else { 4 };
-            // SAFETY: as above.
-            let y = self.relu.then(|| unsafe { &io.inputs[at].slice::<T>()[elements] });
             vectorized(
                 #[inline(always)]
                 || match step {
-                    0 => gradient_sums(m, io, task, means, dy, x, y),
-                    _ => self.spread(task, io, dy, x, y),
+                    0 => self.measure(task, io, dy, x, dx),
+                    _ => self.spread(io, dy, x, dx),
                 },
             );
         }
@@ -203,14 +207,17 @@ impl<T: Real> EvalBackward<T> {
                 io.outputs[0].slice_mut::<T>(elements.clone()),
             )
         };
-        let at = if self.affine { 5 } else { 4 };
-        // SAFETY: as above.
-        let y = self.relu.then(|| unsafe { &io.inputs[at].slice::<T>()[elements] });
-        if self.affine {
-            gradient_sums(m, io, task, means, dy, x, y);
+        if self.relu {
+            let y = io.inputs[if self.affine { 5 } else { 4 }];
+            // SAFETY: as above.
+            mask(dx, dy, unsafe { &y.slice::<T>()[elements] });
+        } else {
+            dx.copy_from_slice(dy);
         }
-        let w = span(m.c);
-        let [scale] = scratch::<T, 1>(io, w);
+        if self.affine {
+            gradient_sums(m, io, task, means, dx, x);
+        }
+        let [scale] = scratch::<T, 1>(io, span(m.c));
         inverse(variances, self.eps, scale);
         if self.affine {
             // SAFETY: nobody writes the inputs.
@@ -219,15 +226,9 @@ impl<T: Real> EvalBackward<T> {
             }
         }
         repeat(scale, m.c);
-        for (k, dx) in dx.chunks_mut(w).enumerate() {
-            let dy = &dy[k * w..][..dx.len()];
-            for ((dx, &dy), &scale) in dx.iter_mut().zip(dy).zip(scale.iter()) {
-                *dx = dy * scale;
-            }
-            if let Some(y) = y {
-                for (dx, &y) in dx.iter_mut().zip(&y[k * w..]) {
-                    *dx = if y <= T::zero() { T::zero() } else { *dx };
-                }
+        for dx in dx.chunks_mut(scale.len()) {
+            for (dx, &scale) in dx.iter_mut().zip(scale.iter()) {
+                *dx = *dx * scale;
             }
         }
     }

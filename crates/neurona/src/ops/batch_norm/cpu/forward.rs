@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 use std::ops::Range;
 
 use super::{Matrix, inverse, repeat, scratch};
-use crate::cpu::columns::{add_rows, narrow, span, widen};
+use crate::cpu::columns::{narrow, span, two_sums, widen};
 use crate::cpu::kernel::{Io, Kernel, share};
 use crate::cpu::math::Real;
 use crate::cpu::simd::vectorized;
@@ -55,16 +55,16 @@ impl<T: Real> TrainForward<T> {
         first.fill(T::zero());
         second.fill(T::zero());
         mean.fill(T::zero());
-        add_rows([x], mean, [&mut *first], |[x], _| [x]);
+        two_sums([x], mean, first, second, |[x], _| (x, T::zero()));
         let count = m.rows(task).len().max(1) as f64;
         for j in 0..m.c {
             mean[j] = T::of(narrow(first, m.c, j) / count);
         }
         repeat(mean, m.c);
         first.fill(T::zero());
-        add_rows([x], mean, [&mut *first, &mut *second], |[x], mean| {
+        two_sums([x], mean, first, second, |[x], mean| {
             let d = x - mean;
-            [d, d * d]
+            (d, d * d)
         });
         m.put(io, task, first, second);
         self.finish_partial(io, task, count, &mean[..m.c]);

@@ -77,9 +77,7 @@ impl Depthwise {
     fn turn(&self, io: &Io<'_>) {
         let (taps, c) = (self.g.taps(), self.g.c);
         // SAFETY: no task writes an input; there is one task in this phase.
-        let (weight, out) = unsafe {
-            (io.inputs[1].slice::<f32>(), io.workspace.slice_mut::<f32>(0..taps * c))
-        };
+        let (weight, out) = unsafe { (io.inputs[1].slice::<f32>(), io.workspace.slice_mut::<f32>(0..taps * c)) };
         for (tap, out) in out.chunks_exact_mut(c).enumerate() {
             for (channel, x) in out.iter_mut().enumerate() {
                 *x = weight[channel * taps + tap];
@@ -199,9 +197,7 @@ impl Depthwise {
         let (taps, c, parts) = (self.g.taps(), self.g.c, self.cut.parts());
         let size = self.weights() + c;
         // SAFETY: no task writes the workspace in this phase; there is one task.
-        let (sums, dw) = unsafe {
-            (io.workspace.slice::<f32>(), io.outputs[0].slice_mut::<f32>(0..taps * c))
-        };
+        let (sums, dw) = unsafe { (io.workspace.slice::<f32>(), io.outputs[0].slice_mut::<f32>(0..taps * c)) };
         let total = |at: usize| (0..parts).map(|part| sums[part * size + at]).sum::<f32>();
         for (i, dw) in dw.iter_mut().enumerate() {
             *dw = total(i % taps * c + i / taps);

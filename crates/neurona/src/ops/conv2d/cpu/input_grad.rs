@@ -2,8 +2,8 @@
 //! added where its window lies. A task owns rows of the input and visits the output rows that
 //! reach them, so that strides waste nothing and no two tasks write the same place.
 
-use super::{Cut, Geometry};
 use super::depthwise::{Depthwise, Pass};
+use super::{Cut, Geometry};
 use crate::cpu::gemm::micro::{Start, Tile, widths};
 use crate::cpu::gemm::panel::{Panel, Transposed, packed_width, panels};
 use crate::cpu::gemm::{DEPTH, task_count};
@@ -59,11 +59,7 @@ impl InputGrad {
     pub fn new(g: Geometry) -> Self {
         let widest = widths()[widths().len() - 1].columns;
         let c = g.group_c();
-        let whole_rows = g.groups == 1
-            && g.dilation[1] == 1
-            && g.s > 1
-            && c < 2 * widest
-            && !c.is_multiple_of(widest);
+        let whole_rows = g.groups == 1 && g.dilation[1] == 1 && g.s > 1 && c < 2 * widest && !c.is_multiple_of(widest);
         let columns = if whole_rows { g.s * c } else { c };
         let panels = panels(columns);
         let tasks = task_count(g.flops() as usize);
@@ -256,8 +252,7 @@ impl InputGrad {
             for s in 0..if self.whole_rows { 1 } else { g.s } {
                 let panels = if self.whole_rows { 0..self.panels.len() } else { chosen.clone() };
                 for index in panels {
-                    let (group, panel) =
-                        (index / self.panels.len(), &self.panels[index % self.panels.len()]);
+                    let (group, panel) = (index / self.panels.len(), &self.panels[index % self.panels.len()]);
                     let width = panel.width.columns;
                     let column = group * g.group_c() + panel.start - channel;
                     let offset = panel.start * g.group_k() + steps.start * width;

@@ -6,14 +6,7 @@ use crate::cpu::gemm::Activation;
 use crate::cpu::gemm::tests::{close, noise, run, wide};
 use crate::cpu::kernel::Kernel;
 
-fn compare(
-    fast: &dyn Kernel,
-    plain: &dyn Kernel,
-    inputs: &mut [Vec<f32>],
-    sizes: &[usize],
-    terms: usize,
-    what: &str,
-) {
+fn compare(fast: &dyn Kernel, plain: &dyn Kernel, inputs: &mut [Vec<f32>], sizes: &[usize], terms: usize, what: &str) {
     let expected = run(plain, &mut wide(inputs), sizes, false);
     let forwards = run(fast, inputs, sizes, false);
     let backwards = run(fast, inputs, sizes, true);

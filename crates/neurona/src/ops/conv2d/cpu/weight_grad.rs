@@ -2,8 +2,8 @@
 //! window under it. Channels are split among tasks, and parts of the batch are summed apart while
 //! that memory is small. The last phase adds the parts up and turns them into OIHW.
 
-use super::{Cut, Geometry, pad};
 use super::depthwise::{Depthwise, Pass};
+use super::{Cut, Geometry, pad};
 use crate::cpu::gemm::micro::{Start, Tile};
 use crate::cpu::gemm::panel::{Panel, packed_width, panels};
 use crate::cpu::gemm::task_count;
@@ -78,11 +78,7 @@ impl WeightGrad {
         let most_rows = tall.clamp(1, broadcast.max(1));
         let partial = g.k * g.taps() * c * size_of::<f32>();
         let pixels = g.n * g.oh() * g.ow();
-        let enough = if partial <= 1 << 14 {
-            (pixels / 256).max(g.n.min(pixels / 96))
-        } else {
-            pixels / 512
-        };
+        let enough = if partial <= 1 << 14 { (pixels / 256).max(g.n.min(pixels / 96)) } else { pixels / 512 };
         let parts = tasks.min(PARTIALS / partial.max(1)).min(enough).max(1);
         let mut cut = Cut::new(g.n, g.oh(), g.ow(), parts, super::PIXELS);
         if parts == 1 && cut.groups > 0 {
@@ -118,8 +114,7 @@ impl WeightGrad {
         grad.rows = (0..row_blocks).map(|block| grad.broadcast(block)).collect();
         let rows = cut.block_rows().max(1);
         let line = g.stride[0] * g.padded_w() * grad.pixel;
-        grad.x_lines =
-            (0..cut.images() * rows).map(|i| i / rows * grad.image() + i % rows * line).collect();
+        grad.x_lines = (0..cut.images() * rows).map(|i| i / rows * grad.image() + i % rows * line).collect();
         grad
     }
 

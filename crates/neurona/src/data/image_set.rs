@@ -1,0 +1,164 @@
+//! A set of small images in memory.
+
+use crate::{Error, Result, Tensor};
+
+/// Images of one size with a label each, kept as bytes; a batch is normalised when it is taken.
+///
+/// ```
+/// use neurona::data::ImageSet;
+/// let classes = vec!["dark".to_string(), "light".to_string()];
+/// let set = ImageSet::new(vec![0, 51, 255, 204], vec![0, 1], classes, [1, 1, 2])?;
+/// let (x, y) = set.batch(&[1])?;
+/// assert_eq!(x.shape().to_string(), "[1, 1, 1, 2]");
+/// assert_eq!(x.to_vec::<f32>()?, [1.0, 0.8]);
+/// assert_eq!(y.to_vec::<i64>()?, [1]);
+/// # Ok::<(), neurona::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct ImageSet {
+    images: Vec<u8>,
+    labels: Vec<i64>,
+    classes: Vec<String>,
+    size: [usize; 3],
+    mean: Vec<f32>,
+    deviation: Vec<f32>,
+}
+
+/// A set to learn from and a set to be judged by.
+#[derive(Clone, Debug)]
+pub struct Split {
+    /// To learn from.
+    pub train: ImageSet,
+    /// To be judged by.
+    pub test: ImageSet,
+}
+
+impl ImageSet {
+    /// A set of images `[n, c, h, w]` of size `[c, h, w]`, with a label for each and a name for each label.
+    /// Its batches go from 0 to 1 until [`normalised`](ImageSet::normalised) says otherwise.
+    ///
+    /// ```
+    /// use neurona::data::ImageSet;
+    /// let wrong = ImageSet::new(vec![0; 7], vec![0, 0], vec!["a".to_string()], [1, 2, 2]);
+    /// assert_eq!(wrong.unwrap_err().to_string(), "2 images of [1, 2, 2] need 8 bytes, not 7");
+    /// # Ok::<(), neurona::Error>(())
+    /// ```
+    pub fn new(images: Vec<u8>, labels: Vec<i64>, classes: Vec<String>, size: [usize; 3]) -> Result<Self> {
+        let need = size.iter().try_fold(labels.len(), |n, &d| n.checked_mul(d));
+        if need != Some(images.len()) {
+            let need = need.map_or("too many".to_string(), |n| n.to_string());
+            let (count, got) = (labels.len(), images.len());
+            return Err(Error::Argument(format!("{count} images of {size:?} need {need} bytes, not {got}")));
+        }
+        if let Some((i, label)) = labels.iter().enumerate().find(|(_, l)| !(0..classes.len() as i64).contains(l)) {
+            let last = classes.len() as i64 - 1;
+            return Err(Error::Argument(format!("label {label} of image {i} is not between 0 and {last}")));
+        }
+        let channels = size[0];
+        Ok(ImageSet { images, labels, classes, size, mean: vec![0.0; channels], deviation: vec![1.0; channels] })
+    }
+
+    /// The same set, whose batches have this mean taken off each channel (of pixels from 0 to 1) and are
+    /// divided by this deviation.
+    ///
+    /// ```
+    /// use neurona::data::ImageSet;
+    /// let set = ImageSet::new(vec![255], vec![0], vec!["white".to_string()], [1, 1, 1])?.normalised(&[0.5], &[0.25])?;
+    /// assert_eq!(set.batch(&[0])?.0.to_vec::<f32>()?, [2.0]);
+    /// # Ok::<(), neurona::Error>(())
+    /// ```
+    pub fn normalised(mut self, mean: &[f32], deviation: &[f32]) -> Result<Self> {
+        let channels = self.size[0];
+        if mean.len() != channels || deviation.len() != channels {
+            let problem = format!("{channels} channels need as many means and deviations, not {}", mean.len());
+            return Err(Error::Argument(problem));
+        }
+        if let Some(d) = deviation.iter().find(|d| !(d.is_finite() && **d > 0.0)) {
+            return Err(Error::Argument(format!("a deviation of {d} cannot be divided by")));
+        }
+        self.mean = mean.to_vec();
+        self.deviation = deviation.to_vec();
+        Ok(self)
+    }
+
+    /// How many images.
+    pub fn len(&self) -> usize {
+        self.labels.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.labels.is_empty()
+    }
+
+    /// Channels, height and width.
+    pub fn size(&self) -> [usize; 3] {
+        self.size
+    }
+
+    /// The names of the classes; a label is a place in this list.
+    pub fn classes(&self) -> &[String] {
+        &self.classes
+    }
+
+    /// Every image's label.
+    pub fn labels(&self) -> &[i64] {
+        &self.labels
+    }
+
+    /// The bytes of all images, `[n, c, h, w]`.
+    pub fn images(&self) -> &[u8] {
+        &self.images
+    }
+
+    /// What is taken off each channel, and what it is divided by.
+    pub fn normalisation(&self) -> (&[f32], &[f32]) {
+        (&self.mean, &self.deviation)
+    }
+
+    /// The images at these places, `[n, c, h, w]` as f32, and their labels as i64.
+    #[track_caller]
+    pub fn batch(&self, places: &[usize]) -> Result<(Tensor, Tensor)> {
+        self.batch_mirrored(places, |_| false)
+    }
+
+    /// The same, with those mirrored left to right for which `mirror` says so; it is asked by the place in
+    /// the batch.
+    ///
+    /// ```
+    /// use neurona::data::ImageSet;
+    /// let set = ImageSet::new(vec![0, 255], vec![0], vec!["edge".to_string()], [1, 1, 2])?;
+    /// assert_eq!(set.batch_mirrored(&[0], |_| true)?.0.to_vec::<f32>()?, [1.0, 0.0]);
+    /// # Ok::<(), neurona::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn batch_mirrored(&self, places: &[usize], mirror: impl Fn(usize) -> bool) -> Result<(Tensor, Tensor)> {
+        let [channels, height, width] = self.size;
+        let bytes = channels * height * width;
+        let mut pixels = Vec::with_capacity(places.len() * bytes);
+        let mut labels = Vec::with_capacity(places.len());
+        for (i, &place) in places.iter().enumerate() {
+            let Some(&label) = self.labels.get(place) else {
+                return Err(Error::Argument(format!("there is no image {place}; the set has {}", self.len())));
+            };
+            labels.push(label);
+            let image = &self.images[place * bytes..(place + 1) * bytes];
+            let mirrored = mirror(i);
+            for (channel, (mean, deviation)) in self.mean.iter().zip(&self.deviation).enumerate() {
+                // One multiplication and one addition a pixel.
+                let (scale, shift) = (1.0 / (255.0 * deviation), -mean / deviation);
+                let plane = &image[channel * height * width..(channel + 1) * height * width];
+                let value = |&p: &u8| p as f32 * scale + shift;
+                for row in plane.chunks_exact(width.max(1)) {
+                    if mirrored {
+                        pixels.extend(row.iter().rev().map(value));
+                    } else {
+                        pixels.extend(row.iter().map(value));
+                    }
+                }
+            }
+        }
+        let x = Tensor::from_vec(pixels, [places.len(), channels, height, width])?;
+        Ok((x, Tensor::from_vec(labels, [places.len()])?))
+    }
+}

@@ -1,0 +1,390 @@
+//! Every op, loss, optimizer and layer against what PyTorch computes: values, gradients, trajectories.
+//!
+//! Each op is a test of its own and runs all of its cases. What the engine does not have yet stands on the lists at
+//! the end, and the lists are kept honest: see [`every_case_is_run_or_listed`].
+
+mod common;
+
+use common::{Case, cases, dtype, same};
+use neurona::{Conv2dOptions, CrossEntropyOptions, Error, PoolOptions, Reduction, Result, RunningStats, Tensor};
+use std::collections::BTreeSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Computes a case's outputs from its inputs.
+type Runner = fn(&Case, &[Tensor]) -> Result<Vec<Tensor>>;
+
+/// One test an op.
+macro_rules! oracle { ($($group:literal { $($op:ident => $runner:expr,)* })*) => {
+    $($( #[test] fn $op() { check($group, stringify!($op)) } )*)*
+
+    fn runner(group: &str, op: &str) -> Option<Runner> {
+        match (group, op) {
+            $($( ($group, stringify!($op)) => Some($runner), )*)*
+            _ => None,
+        }
+    }
+} }
+
+oracle! {
+    "ops" {
+        add => |c, x| binary(c, x, Tensor::add, |s, x| s + x),
+        sub => |c, x| binary(c, x, Tensor::sub, |s, x| s - x),
+        mul => |c, x| binary(c, x, Tensor::mul, |s, x| s * x),
+        div => |c, x| binary(c, x, Tensor::div, |s, x| s / x),
+        eq => |c, x| compare(c, x, Tensor::eq, Tensor::eq_scalar),
+        ne => |c, x| compare(c, x, Tensor::ne, Tensor::ne_scalar),
+        lt => |c, x| compare(c, x, Tensor::lt, Tensor::lt_scalar),
+        le => |c, x| compare(c, x, Tensor::le, Tensor::le_scalar),
+        gt => |c, x| compare(c, x, Tensor::gt, Tensor::gt_scalar),
+        ge => |c, x| compare(c, x, Tensor::ge, Tensor::ge_scalar),
+        neg => |_, x| one(x[0].neg()),
+        exp => |_, x| one(x[0].exp()),
+        log => |_, x| one(x[0].log()),
+        sqrt => |_, x| one(x[0].sqrt()),
+        abs => |_, x| one(x[0].abs()),
+        relu => |_, x| one(x[0].relu()),
+        sigmoid => |_, x| one(x[0].sigmoid()),
+        tanh => |_, x| one(x[0].tanh()),
+        pow => |c, x| one(x[0].pow(c.number("exponent").expect("an exponent"))),
+        maximum => |_, x| one(x[0].maximum(&x[1])),
+        minimum => |_, x| one(x[0].minimum(&x[1])),
+        clamp => |c, x| one(match (c.number("min"), c.number("max")) {
+            (Some(low), Some(high)) => x[0].clamp(low, high),
+            (Some(low), None) => x[0].clamp_min(low),
+            (None, Some(high)) => x[0].clamp_max(high),
+            (None, None) => Ok(x[0].clone()),
+        }),
+        r#where => |_, x| one(x[0].where_(&x[1], &x[2])),
+        cast => |c, x| one(x[0].to_dtype(dtype(c.text("to")))),
+        reshape => |c, x| one(view(&x[0], &c.ints("shape").expect("a shape"))),
+        permute => |c, x| one(x[0].permute(&c.ints("dims").expect("dims"))),
+        transpose => |c, x| one(x[0].transpose(c.int("dim0") as isize, c.int("dim1") as isize)),
+        permute_reshape => |c, x| {
+            let turned = x[0].permute(&c.ints("dims").expect("dims"))?;
+            one(view(&turned, &c.ints("shape").expect("a shape")))
+        },
+        flatten => |c, x| one(x[0].flatten(c.int("start_dim") as isize, c.int("end_dim") as isize)),
+        expand => |c, x| one(x[0].expand(&c.ints("shape").expect("a shape"))),
+        broadcast_to => |c, x| {
+            let shape = c.ints("shape").expect("a shape").iter().map(|&n| n as usize).collect::<Vec<_>>();
+            one(x[0].broadcast_to(shape))
+        },
+        // Evaluation is the identity, and the layer's business.
+        dropout => |c, x| one(if c.flag("training") { x[0].dropout(c.float("p")) } else { Ok(x[0].clone()) }),
+        sum => |c, x| one(x[0].sum_dims(&dims(c, &x[0]), c.flag("keepdim"))),
+        mean => |c, x| one(x[0].mean_dims(&dims(c, &x[0]), c.flag("keepdim"))),
+        max => |c, x| extreme(c, x, Tensor::max, Tensor::max_dim),
+        min => |c, x| extreme(c, x, Tensor::min, Tensor::min_dim),
+        argmax => |c, x| arg(c, &x[0], Tensor::argmax),
+        argmin => |c, x| arg(c, &x[0], Tensor::argmin),
+        var => |c, x| one(x[0].var(&dims(c, &x[0]), c.int("correction") as usize, c.flag("keepdim"))),
+        std => |c, x| one(x[0].std(&dims(c, &x[0]), c.int("correction") as usize, c.flag("keepdim"))),
+        softmax => |c, x| one(x[0].softmax(c.int("dim") as isize)),
+        log_softmax => |c, x| one(x[0].log_softmax(c.int("dim") as isize)),
+        matmul => |c, x| {
+            let turned = |x: &Tensor, turn: &str| if c.flag(turn) { x.transpose(-2, -1) } else { Ok(x.clone()) };
+            one(turned(&x[0], "transpose_a")?.matmul(&turned(&x[1], "transpose_b")?))
+        },
+        linear => |_, x| one(x[0].linear(&x[1], x.get(2))),
+        conv2d => |c, x| {
+            let options = Conv2dOptions {
+                stride: c.pair("stride"),
+                padding: c.pair("padding"),
+                dilation: c.pair("dilation"),
+                groups: c.int("groups") as usize,
+            };
+            one(x[0].conv2d(&x[1], x.get(2), options))
+        },
+        max_pool2d => |c, x| {
+            if c.pair("dilation") != [1, 1] {
+                return Err(absent("dilated pooling"));
+            }
+            one(x[0].max_pool2d(pool(c)))
+        },
+        avg_pool2d => |c, x| one(x[0].avg_pool2d_with(pool(c), c.flag("count_include_pad"))),
+        adaptive_avg_pool2d => |c, x| {
+            assert_eq!(c.pair("output_size"), [1, 1]);
+            one(x[0].global_avg_pool2d())
+        },
+        batch_norm => |c, x| {
+            let (affine, rest) = x[1..].split_at(if c.flag("affine") { 2 } else { 0 });
+            let affine = affine.first().zip(affine.get(1));
+            let (mean, var, batches) = (&rest[0], &rest[1], &rest[2]);
+            if !c.flag("training") {
+                let y = x[0].batch_norm_eval(mean, var, affine, c.float("eps"))?;
+                return Ok(vec![y, mean.clone(), var.clone(), batches.clone()]);
+            }
+            let running = RunningStats { mean, var, batches };
+            let done = x[0].batch_norm_train(affine, Some(running), Some(c.float("momentum")), c.float("eps"))?;
+            Ok([done.output].into_iter().chain(done.stats.into_iter().flatten()).collect())
+        },
+        promotion => promotion_table,
+    }
+    "losses" {
+        cross_entropy => |c, x| {
+            if c.flag("weight") {
+                return Err(absent("a weight per class"));
+            }
+            let options = CrossEntropyOptions {
+                reduction: reduction(c),
+                label_smoothing: c.float("label_smoothing"),
+                ignore_index: c.int("ignore_index"),
+            };
+            one(x[0].cross_entropy_with(&x[1], options))
+        },
+    }
+}
+
+fn one(result: Result<Tensor>) -> Result<Vec<Tensor>> {
+    Ok(vec![result?])
+}
+
+/// What a runner says of a case that the engine cannot express.
+fn absent(what: &str) -> Error {
+    Error::Argument(format!("{what} is not there yet"))
+}
+
+fn binary(
+    case: &Case,
+    x: &[Tensor],
+    op: fn(&Tensor, &Tensor) -> Result<Tensor>,
+    left: fn(f64, &Tensor) -> Result<Tensor>,
+) -> Result<Vec<Tensor>> {
+    use neurona::Number;
+    let Some(scalar) = case.number("scalar") else { return one(op(&x[0], &x[1])) };
+    if case.flag("scalar_left") {
+        return one(left(scalar.as_f64(), &x[0]));
+    }
+    let with: fn(&Tensor, Number) -> Result<Tensor> = match case.op.as_str() {
+        "add" => Tensor::add_scalar,
+        "sub" => Tensor::sub_scalar,
+        "mul" => Tensor::mul_scalar,
+        _ => Tensor::div_scalar,
+    };
+    one(with(&x[0], scalar))
+}
+
+fn compare(
+    case: &Case,
+    x: &[Tensor],
+    op: fn(&Tensor, &Tensor) -> Result<Tensor>,
+    with: fn(&Tensor, neurona::Number) -> Result<Tensor>,
+) -> Result<Vec<Tensor>> {
+    one(match case.number("scalar") {
+        Some(scalar) => with(&x[0], scalar),
+        None => op(&x[0], &x[1]),
+    })
+}
+
+/// `view` takes arrays; the vectors have lists.
+fn view(x: &Tensor, sizes: &[isize]) -> Result<Tensor> {
+    match *sizes {
+        [] => x.view([]),
+        [a] => x.view([a]),
+        [a, b] => x.view([a, b]),
+        [a, b, c] => x.view([a, b, c]),
+        _ => panic!("no case has the shape {sizes:?}"),
+    }
+}
+
+/// The dimensions of a reduction; null means all.
+fn dims(case: &Case, x: &Tensor) -> Vec<isize> {
+    case.ints("dims").unwrap_or_else(|| (0..x.rank() as isize).collect())
+}
+
+type Pair = (Tensor, Tensor);
+
+fn extreme(
+    case: &Case,
+    x: &[Tensor],
+    all: fn(&Tensor) -> Result<Tensor>,
+    along: fn(&Tensor, isize, bool) -> Result<Pair>,
+) -> Result<Vec<Tensor>> {
+    match case.attr("dim").as_i64() {
+        Some(dim) => along(&x[0], dim as isize, case.flag("keepdim")).map(|(values, places)| vec![values, places]),
+        None => one(all(&x[0])),
+    }
+}
+
+fn arg(case: &Case, x: &Tensor, op: fn(&Tensor, isize) -> Result<Tensor>) -> Result<Vec<Tensor>> {
+    one(match case.attr("dim").as_i64() {
+        None => op(&x.flatten(0, -1)?, 0),
+        Some(dim) if case.flag("keepdim") => op(x, dim as isize)?.unsqueeze(dim as isize),
+        Some(dim) => op(x, dim as isize),
+    })
+}
+
+fn pool(case: &Case) -> PoolOptions {
+    PoolOptions {
+        kernel: case.pair("kernel"),
+        stride: case.pair("stride"),
+        padding: case.pair("padding"),
+        ceil_mode: case.flag("ceil_mode"),
+    }
+}
+
+fn reduction(case: &Case) -> Reduction {
+    match case.text("reduction") {
+        "mean" => Reduction::Mean,
+        "sum" => Reduction::Sum,
+        _ => Reduction::None,
+    }
+}
+
+/// The one case without tensors: which type the result of mixing two types has.
+fn promotion_table(case: &Case, _: &[Tensor]) -> Result<Vec<Tensor>> {
+    let of = |name: &str, shape: &[usize]| Tensor::ones(shape, dtype(name));
+    let mut wrong = Vec::new();
+    let mut expect = |row: &serde_json::Value, table: &str, got: Result<Tensor>| {
+        let want = row.as_array().and_then(|r| r.last()).and_then(|w| w.as_str()).expect("a result type");
+        let got = got.and_then(|t| t.to_vec::<f64>().map(|_| t.dtype().to_string())).unwrap_or_else(|_| "error".into());
+        if got != want {
+            wrong.push(format!("{table} {row}: {got}"));
+        }
+    };
+    for (table, op) in [("tensors", Tensor::add as fn(&Tensor, &Tensor) -> Result<Tensor>), ("div", Tensor::div)] {
+        for row in case.attr(table).as_array().expect("rows") {
+            let (a, b) = (row[0].as_str().expect("a type"), row[1].as_str().expect("a type"));
+            expect(row, table, op(&of(a, &[2])?, &of(b, &[2])?));
+        }
+    }
+    for row in case.attr("zero_dim").as_array().expect("rows") {
+        let (a, b) = (row[0].as_str().expect("a type"), row[1].as_str().expect("a type"));
+        expect(row, "zero_dim", of(a, &[2])?.add(&of(b, &[])?));
+        expect(row, "zero_dim, other side", of(b, &[])?.add(&of(a, &[2])?));
+    }
+    for (table, div) in [("scalars", false), ("div_scalars", true)] {
+        for row in case.attr(table).as_array().expect("rows") {
+            let x = of(row[0].as_str().expect("a type"), &[2])?;
+            let number = match row[1].as_str().expect("a kind") {
+                "int" => neurona::Number::Int(2),
+                "float" => neurona::Number::Float(2.5),
+                _ => continue, // Rust's `x + true` does not exist
+            };
+            expect(row, table, if div { x.div_scalar(number) } else { x.add_scalar(number) });
+        }
+    }
+    for (table, op) in [
+        ("sum", Tensor::sum as fn(&Tensor) -> Result<Tensor>),
+        ("mean", Tensor::mean as fn(&Tensor) -> Result<Tensor>),
+        ("exp", Tensor::exp as fn(&Tensor) -> Result<Tensor>),
+    ] {
+        for row in case.attr(table).as_array().expect("rows") {
+            expect(row, table, op(&of(row[0].as_str().expect("a type"), &[2])?));
+        }
+    }
+    if wrong.is_empty() { Ok(vec![]) } else { Err(Error::Argument(wrong.join("\n    "))) }
+}
+
+/// Runs all cases of an op that are not listed, and reports all that differ.
+fn check(group: &str, op: &str) {
+    let op = op.trim_start_matches("r#");
+    let mine: Vec<Case> = cases(group).into_iter().filter(|c| c.op == op).collect();
+    assert!(!mine.is_empty(), "{group} has no cases of {op}");
+    let run = runner(group, op).or_else(|| runner(group, &format!("r#{op}"))).expect("the macro wrote both");
+    let (later, now): (Vec<&Case>, Vec<&Case>) = mine.iter().partition(|c| CASES_LATER.contains(&c.name.as_str()));
+    let mut wrong: Vec<String> = now.iter().filter_map(|c| Some(format!("{}: {}", c.name, attempt(c, run).err()?))).collect();
+    for case in &later {
+        if attempt(case, run).is_ok() {
+            wrong.push(format!("{} is listed as not there yet, but it is right: take it off the list", case.name));
+        }
+    }
+    assert!(wrong.is_empty(), "{} of {} cases are wrong:\n  {}", wrong.len(), mine.len(), wrong.join("\n  "));
+    println!("{op}: {} cases run, {} listed", now.len(), later.len());
+}
+
+fn attempt(case: &Case, run: Runner) -> std::result::Result<(), String> {
+    // A panic must not hide which case it was.
+    catch_unwind(AssertUnwindSafe(|| compare_case(case, run))).unwrap_or_else(|_| Err("panicked".into()))
+}
+
+/// Values, then gradients of sum(out · dout).
+fn compare_case(case: &Case, run: Runner) -> std::result::Result<(), String> {
+    let inputs = case.all("in").into_iter().enumerate().map(|(i, x)| match case.get(&format!("din{i}")) {
+        Some(_) => x.requires_grad(),
+        None => Ok(x.clone()),
+    });
+    let inputs = inputs.collect::<Result<Vec<_>>>().map_err(|e| e.to_string())?;
+    let outputs = run(case, &inputs).map_err(|e| e.to_string())?;
+    let wanted = case.all("out");
+    if outputs.len() != wanted.len() {
+        return Err(format!("{} outputs instead of {}", outputs.len(), wanted.len()));
+    }
+    // The loss first: a value that was read before `backward` would run the forward twice.
+    let mut loss: Option<Tensor> = None;
+    for (i, y) in outputs.iter().enumerate() {
+        let Some(dy) = case.get(&format!("dout{i}")) else { continue };
+        let part = y.mul(dy).and_then(|p| p.sum()).map_err(|e| e.to_string())?;
+        loss = Some(match loss {
+            Some(sum) => sum.add(&part).map_err(|e| e.to_string())?,
+            None => part,
+        });
+    }
+    if let Some(loss) = &loss {
+        loss.backward().map_err(|e| format!("backward: {e}"))?;
+    }
+    for (i, (got, want)) in outputs.iter().zip(&wanted).enumerate() {
+        same(got, want, case.tol).map_err(|e| format!("out{i}: {e}"))?;
+    }
+    for (i, x) in inputs.iter().enumerate() {
+        let Some(want) = case.get(&format!("din{i}")) else { continue };
+        let got = x.grad().ok_or(format!("din{i}: there is no gradient"))?;
+        same(&got, want, case.tol).map_err(|e| format!("din{i}: {e}"))?;
+    }
+    Ok(())
+}
+
+/// Cases of ops that the engine has, which need an option that it does not have yet.
+const CASES_LATER: &[&str] = &[
+    "max_pool2d_dilated",
+    "cross_entropy_weight_mean",
+    "cross_entropy_weight_sum",
+    "cross_entropy_weight_none",
+    "cross_entropy_weight_smooth_ignore_mean",
+    "cross_entropy_weight_smooth_ignore_sum",
+    "cross_entropy_weight_smooth_ignore_none",
+];
+
+/// Ops that the engine does not have. When one of these methods appears it hides the stand-in here, and this file
+/// no longer compiles until the op has moved to the table above.
+macro_rules! later { ($($op:ident)*) => {
+    const OPS_LATER: &[&str] = &[$(stringify!($op)),*];
+
+    struct NotThereYet;
+
+    trait Later {
+        $( fn $op(&self) -> NotThereYet { NotThereYet } )*
+    }
+    impl Later for Tensor {}
+
+    #[test]
+    fn listed_ops_are_not_there() {
+        $( let _: fn(&Tensor) -> NotThereYet = Tensor::$op; )*
+    }
+} }
+later! { cat stack narrow nll }
+
+#[test]
+fn every_case_is_run_or_listed() {
+    let (mut run, mut listed, mut unknown) = (0, BTreeSet::new(), Vec::new());
+    for group in ["ops", "losses"] {
+        for case in cases(group) {
+            let has = runner(group, &case.op).or_else(|| runner(group, &format!("r#{}", case.op))).is_some();
+            let later = CASES_LATER.contains(&case.name.as_str());
+            match (has, OPS_LATER.contains(&case.op.as_str())) {
+                (true, true) => unknown.push(format!("{}: its op is run and listed", case.name)),
+                (true, false) if later => assert!(listed.insert(case.name)),
+                (true, false) => run += 1,
+                (false, true) => assert!(listed.insert(case.name)),
+                (false, false) => unknown.push(format!("{}: neither run nor listed", case.name)),
+            }
+        }
+    }
+    for name in CASES_LATER {
+        if !listed.contains(*name) {
+            unknown.push(format!("{name}: listed, but there is no such case"));
+        }
+    }
+    assert!(unknown.is_empty(), "{}", unknown.join("\n"));
+    println!("{run} cases run, {} listed for later", listed.len());
+}
