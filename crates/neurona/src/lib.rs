@@ -12,6 +12,9 @@ pub mod cpu;
 pub mod data;
 mod error;
 pub mod graph;
+pub mod io;
+pub mod loss;
+pub mod models;
 pub mod nn;
 pub mod optim;
 pub(crate) mod ops;
@@ -20,6 +23,8 @@ pub mod tensor;
 pub use error::{Error, OpError, Place, Result};
 pub use graph::cell::Cell;
 pub use graph::debug::{set_check_finite, set_debug};
+#[doc(hidden)]
+pub use graph::engine::observe_runs;
 pub use graph::engine::{Stats, num_threads, set_fusion, set_num_threads, stats};
 pub use ops::batch_norm::{Normalized, RunningStats};
 pub use ops::conv2d::Conv2dOptions;

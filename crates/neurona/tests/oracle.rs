@@ -6,6 +6,9 @@
 mod common;
 
 use common::{Case, cases, dtype, same};
+use neurona::loss::NLLLoss;
+use neurona::nn::{BatchNorm1d, BatchNorm2d, Conv2d, Dropout, Linear, MaxPool2d, Module, Parameter};
+use neurona::optim::{Adam, Optimizer, RmsProp, Sgd};
 use neurona::{Conv2dOptions, CrossEntropyOptions, Error, PoolOptions, Reduction, Result, RunningStats, Tensor};
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -132,6 +135,41 @@ oracle! {
             };
             one(x[0].cross_entropy_with(&x[1], options))
         },
+        nll => |c, x| {
+            if c.flag("weight") {
+                return Err(absent("a weight per class"));
+            }
+            let loss = NLLLoss::new().reduction(reduction(c)).ignore_index(c.int("ignore_index"));
+            one(loss.forward(&x[0], &x[1]))
+        },
+        binary_cross_entropy => |c, x| one(x[0].binary_cross_entropy_with(&x[1], reduction(c))),
+        binary_cross_entropy_with_logits => |c, x| {
+            one(x[0].binary_cross_entropy_with_logits_with(&x[1], reduction(c)))
+        },
+        mse => |c, x| one(x[0].mse_loss_with(&x[1], reduction(c))),
+        l1 => |c, x| one(x[0].l1_loss_with(&x[1], reduction(c))),
+    }
+    "optimizers" {
+        sgd => |c, x| {
+            let make = |p| {
+                let sgd = Sgd::new(p, c.float("lr")).momentum(c.float("momentum")).dampening(c.float("dampening"));
+                sgd.weight_decay(c.float("weight_decay")).nesterov(c.flag("nesterov"))
+            };
+            trajectory(c, x, make)
+        },
+        adam => |c, x| trajectory(c, x, |p| adam_of(c, p)),
+        adamw => |c, x| trajectory(c, x, |p| adam_of(c, p).decoupled()),
+        rmsprop => |c, x| {
+            let make = |p| {
+                let it = RmsProp::new(p, c.float("lr")).alpha(c.float("alpha")).eps(c.float("eps"));
+                let it = it.weight_decay(c.float("weight_decay")).momentum(c.float("momentum"));
+                if c.flag("centered") { it.centered() } else { it }
+            };
+            trajectory(c, x, make)
+        },
+    }
+    "layers" {
+        init => layer_defaults,
     }
 }
 
@@ -231,6 +269,155 @@ fn reduction(case: &Case) -> Reduction {
     }
 }
 
+fn adam_of(case: &Case, parameters: Vec<Parameter>) -> Adam {
+    let betas = case.attr("betas");
+    let beta = |i: usize| betas[i].as_f64().expect("a number");
+    let adam = Adam::new(parameters, case.float("lr")).betas(beta(0), beta(1)).eps(case.float("eps"));
+    let adam = adam.weight_decay(case.float("weight_decay"));
+    if case.flag("amsgrad") { adam.amsgrad() } else { adam }
+}
+
+/// 50 steps with given gradients; the parameters after every tenth.
+fn trajectory<O: Optimizer>(case: &Case, x: &[Tensor], make: impl Fn(Vec<Parameter>) -> O) -> Result<Vec<Tensor>> {
+    let parameters = x[..2].iter().map(Parameter::new).collect::<Result<Vec<_>>>()?;
+    let gradients = x[2..4].iter().map(|g| g.to_vec::<f32>()).collect::<Result<Vec<_>>>()?;
+    let mut optimizer = make(parameters.clone());
+    let mut seen: [Vec<f32>; 2] = Default::default();
+    for step in 0..50 {
+        if let Some(lr) = case.attr("lrs").get(step).and_then(|lr| lr.as_f64()) {
+            optimizer.set_lr(lr);
+        }
+        optimizer.zero_grad();
+        // The gradient of sum(p · g) by p is g.
+        let mut loss = Tensor::scalar(0.0f32);
+        for (p, g) in parameters.iter().zip(&gradients) {
+            let size = p.shape().numel();
+            let gradient = Tensor::from_slice(&g[step * size..][..size], p.shape())?;
+            loss = (&loss + (&p.get()? * &gradient)?.sum()?)?;
+        }
+        loss.backward()?;
+        optimizer.step()?;
+        if step % 10 == 9 {
+            for (seen, p) in seen.iter_mut().zip(&parameters) {
+                seen.extend(p.get()?.to_vec::<f32>()?);
+            }
+        }
+    }
+    let stacked = |(seen, p): (Vec<f32>, &Parameter)| {
+        let shape: Vec<usize> = [5].into_iter().chain(p.shape().iter().copied()).collect();
+        Tensor::from_vec(seen, shape)
+    };
+    seen.into_iter().zip(&parameters).map(stacked).collect()
+}
+
+/// A layer's parameters and buffers: names, shapes, types, and what they start with.
+fn layer_defaults(case: &Case, _: &[Tensor]) -> Result<Vec<Tensor>> {
+    let argument = |name: &str| case.attr("arguments").get(name).cloned();
+    let size = |name: &str| argument(name).and_then(|v| v.as_u64()).expect("an argument") as usize;
+    let option = |name: &str, default: usize| argument(name).and_then(|v| v.as_u64()).map_or(default, |v| v as usize);
+    let off = |name: &str| argument(name).is_some_and(|v| v == false);
+    let make = || -> Result<Box<dyn Module>> {
+        Ok(match case.text("layer") {
+            "Conv2d" => {
+                let options = Conv2dOptions {
+                    stride: [option("stride", 1); 2],
+                    padding: [option("padding", 0); 2],
+                    dilation: [option("dilation", 1); 2],
+                    groups: option("groups", 1),
+                };
+                let kernel = [size("kernel_size"); 2];
+                let layer = Conv2d::with(size("in_channels"), size("out_channels"), kernel, options)?;
+                Box::new(if off("bias") { layer.without_bias() } else { layer })
+            }
+            "Linear" => {
+                let layer = Linear::new(size("in_features"), size("out_features"))?;
+                Box::new(if off("bias") { layer.without_bias() } else { layer })
+            }
+            "BatchNorm1d" => Box::new(BatchNorm1d::new(size("num_features"))?),
+            "BatchNorm2d" => {
+                let layer = BatchNorm2d::new(size("num_features"))?;
+                Box::new(if off("affine") { layer.without_affine() } else { layer })
+            }
+            "MaxPool2d" => Box::new(MaxPool2d::new(size("kernel_size"))),
+            "Dropout" => Box::new(Dropout::default()),
+            other => return Err(absent(other)),
+        })
+    };
+    defaults_of_options(case)?;
+    // Many layers, so that small ones show their spread too.
+    let layers = (0..200).map(|_| make()).collect::<Result<Vec<_>>>()?;
+    let parameters = |m: &dyn Module| -> Result<Vec<(String, Tensor)>> {
+        m.named_parameters().into_iter().map(|(n, p)| Ok((n, p.get()?))).collect()
+    };
+    let buffers = |m: &dyn Module| -> Result<Vec<(String, Tensor)>> {
+        m.named_buffers().into_iter().map(|(n, b)| Ok((n, b.get()?))).collect()
+    };
+    for (kind, read) in
+        [("parameters", &parameters as &dyn Fn(&dyn Module) -> Result<Vec<(String, Tensor)>>), ("buffers", &buffers)]
+    {
+        let wanted = case.attr(kind).as_object().expect("a table");
+        let all = layers.iter().map(|l| read(&**l)).collect::<Result<Vec<_>>>()?;
+        let names: BTreeSet<&str> = all[0].iter().map(|(n, _)| n.as_str()).collect();
+        assert_eq!(names, wanted.keys().map(String::as_str).collect(), "{kind} of {}", case.name);
+        for (i, (name, first)) in all[0].iter().enumerate() {
+            let want = &wanted[name];
+            let shape: Vec<u64> = first.shape().iter().map(|n| *n as u64).collect();
+            assert_eq!(serde_json::json!(shape), want["shape"], "{name}");
+            assert_eq!(first.dtype().to_string(), want["dtype"], "{name}");
+            let values = all.iter().map(|l| l[i].1.to_vec::<f64>()).collect::<Result<Vec<_>>>()?.concat();
+            begins(name, &values, want, case.tol);
+        }
+    }
+    Ok(vec![])
+}
+
+/// Whether the values of many layers are distributed as they should be.
+fn begins(name: &str, values: &[f64], want: &serde_json::Value, tol: f64) {
+    let number = |key: &str| want[key].as_f64().expect("a number");
+    if want["init"] == "constant" {
+        return assert!(values.iter().all(|v| *v == number("value")), "{name} does not start as {want}");
+    }
+    let (bound, std, count) = (number("bound"), number("std"), values.len() as f64);
+    let largest = values.iter().fold(0.0f64, |m, v| m.max(v.abs()));
+    let mean = values.iter().sum::<f64>() / count;
+    let spread = (values.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / count).sqrt();
+    assert!(largest <= bound * (1.0 + 1e-6) && largest > 0.98 * bound, "{name}: largest {largest}, bound {bound}");
+    assert!((spread - std).abs() < tol * std, "{name}: deviation {spread} instead of {std}");
+    assert!(mean.abs() < 4.0 * std / count.sqrt(), "{name}: mean {mean}");
+}
+
+/// The constructors' defaults, where the engine's layers show them.
+fn defaults_of_options(case: &Case) -> Result<()> {
+    let default = |name: &str| case.attr("defaults").get(name).cloned().unwrap_or_default();
+    match case.text("layer") {
+        "Conv2d" => {
+            let options = Conv2d::new(1, 1, 1)?.options;
+            assert_eq!(options.stride, [default("stride").as_u64().expect("a number") as usize; 2]);
+            assert_eq!(options.padding, [default("padding").as_u64().expect("a number") as usize; 2]);
+            assert_eq!(options.dilation, [default("dilation").as_u64().expect("a number") as usize; 2]);
+            assert_eq!(options.groups as u64, default("groups"));
+        }
+        "BatchNorm1d" => {
+            let layer = BatchNorm1d::new(1)?;
+            assert_eq!((layer.eps.into(), layer.momentum.into()), (default("eps"), default("momentum")));
+        }
+        "BatchNorm2d" => {
+            let layer = BatchNorm2d::new(1)?;
+            assert_eq!((layer.eps.into(), layer.momentum.into()), (default("eps"), default("momentum")));
+        }
+        // A stride of null is the kernel's size.
+        "MaxPool2d" => {
+            let options = MaxPool2d::new(3).options;
+            assert_eq!((options.stride, default("stride")), ([3, 3], serde_json::Value::Null));
+            assert_eq!(options.padding[0] as u64, default("padding"));
+            assert_eq!(options.ceil_mode, default("ceil_mode"));
+        }
+        "Dropout" => assert_eq!(Dropout::default().p, default("p")),
+        _ => {}
+    }
+    Ok(())
+}
+
 /// The one case without tensors: which type the result of mixing two types has.
 fn promotion_table(case: &Case, _: &[Tensor]) -> Result<Vec<Tensor>> {
     let of = |name: &str, shape: &[usize]| Tensor::ones(shape, dtype(name));
@@ -283,7 +470,8 @@ fn check(group: &str, op: &str) {
     assert!(!mine.is_empty(), "{group} has no cases of {op}");
     let run = runner(group, op).or_else(|| runner(group, &format!("r#{op}"))).expect("the macro wrote both");
     let (later, now): (Vec<&Case>, Vec<&Case>) = mine.iter().partition(|c| CASES_LATER.contains(&c.name.as_str()));
-    let mut wrong: Vec<String> = now.iter().filter_map(|c| Some(format!("{}: {}", c.name, attempt(c, run).err()?))).collect();
+    let mut wrong: Vec<String> =
+        now.iter().filter_map(|c| Some(format!("{}: {}", c.name, attempt(c, run).err()?))).collect();
     for case in &later {
         if attempt(case, run).is_ok() {
             wrong.push(format!("{} is listed as not there yet, but it is right: take it off the list", case.name));
@@ -343,6 +531,9 @@ const CASES_LATER: &[&str] = &[
     "cross_entropy_weight_smooth_ignore_mean",
     "cross_entropy_weight_smooth_ignore_sum",
     "cross_entropy_weight_smooth_ignore_none",
+    "nll_weight_ignore_mean",
+    "nll_weight_ignore_sum",
+    "nll_weight_ignore_none",
 ];
 
 /// Ops that the engine does not have. When one of these methods appears it hides the stand-in here, and this file
@@ -362,12 +553,12 @@ macro_rules! later { ($($op:ident)*) => {
         $( let _: fn(&Tensor) -> NotThereYet = Tensor::$op; )*
     }
 } }
-later! { cat stack narrow nll }
+later! { cat stack narrow }
 
 #[test]
 fn every_case_is_run_or_listed() {
     let (mut run, mut listed, mut unknown) = (0, BTreeSet::new(), Vec::new());
-    for group in ["ops", "losses"] {
+    for group in ["ops", "losses", "optimizers", "layers"] {
         for case in cases(group) {
             let has = runner(group, &case.op).or_else(|| runner(group, &format!("r#{}", case.op))).is_some();
             let later = CASES_LATER.contains(&case.name.as_str());

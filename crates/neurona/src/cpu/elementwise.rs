@@ -132,7 +132,8 @@ impl Kernel for Program {
                 unsafe { fill(operand.dtype, io.inputs[i], 0, to, 0, TILE) };
             }
         }
-        let mut addresses: SmallVec<[*mut u8; 16]> =
+        // Room for the longest program, so that running one allocates nothing.
+        let mut addresses: SmallVec<[*mut u8; 64]> =
             (0..self.operands.len() + self.instructions.len()).map(|r| register(r).ptr()).collect();
         let mut start = range.start;
         while start < range.end {
@@ -199,7 +200,7 @@ impl Program {
     /// Reads a broadcast operand for elements `start..start + n` of the program's shape.
     fn gather(&self, strides: &[usize], dtype: DType, from: Buf, start: usize, n: usize, to: Buf) {
         let rank = self.shape.len();
-        let mut index: SmallVec<[usize; 6]> = SmallVec::from_elem(0, rank);
+        let mut index: SmallVec<[usize; 8]> = SmallVec::from_elem(0, rank);
         let (mut rest, mut offset) = (start, 0);
         for d in (0..rank).rev() {
             index[d] = rest % self.shape[d];

@@ -94,7 +94,7 @@ impl Real for f32 {
         p = p * f - 1.666_805_8e-1;
         p = p * f + 2.000_071_5e-1;
         p = p * f - 2.499_999_4e-1;
-        p = p * f + 3.333_333_1e-1;
+        p = p * f + 0.333_333_3;
         let z = f * f;
         let y = f * z * p + e * -2.121_944_4e-4 - 0.5 * z;
         let y = f + y + e * 0.693_359_4;
@@ -108,10 +108,10 @@ impl Real for f32 {
         let a = self.abs();
         let z = self * self;
         let mut p = -5.704_988_7e-3;
-        p = p * z + 2.063_908_9e-2;
+        p = p * z + 2.063_908_8e-2;
         p = p * z - 5.373_971_5e-2;
         p = p * z + 1.333_144_2e-1;
-        p = p * z - 3.333_328_2e-1;
+        p = p * z - 0.333_332_8;
         // Near 0 the exponential form would cancel.
         let near = self + self * (z * p);
         let far = (1.0 - 2.0 / ((a + a).vexp() + 1.0)).copysign(self);

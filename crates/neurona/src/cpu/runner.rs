@@ -5,7 +5,7 @@ use super::storage::Storage;
 use super::team::Team;
 use crate::error::{Error, Result};
 use crate::graph::debug;
-use crate::graph::plan::{Home, Plan, Step};
+use crate::graph::plan::{Entry, Home, Plan, Step};
 use crate::graph::walk::Trace;
 use crate::tensor::DType;
 use std::sync::Arc;
@@ -106,20 +106,30 @@ fn run_phase(step: &Step, table: &[Buf], phase: usize, tasks: usize, thread: usi
     }
 }
 
-/// Fills the plan's table with this run's addresses.
+/// Fills the plan's table with this run's addresses. Those inside the arena stay from run to run.
 fn bind(plan: &mut Plan, trace: &Trace, kept: &[Arc<Storage>], arena: Buf) {
-    for (buf, entry) in plan.table.iter_mut().zip(&plan.entries) {
-        *buf = match entry.home {
-            Home::Arena(offset) => arena.part::<u8>(offset, entry.bytes),
-            Home::Kept(i) => kept[i].buf().part::<u8>(0, entry.bytes),
-            Home::Constant(i) => plan.constants[i].buf().part::<u8>(0, entry.bytes),
-            Home::Numbers(offset) => Buf::new(plan.block[offset..].as_mut_ptr(), entry.bytes),
-            Home::Nowhere => Buf::empty(),
+    let Plan { table, entries, constants, block, bound, moving, .. } = plan;
+    if *bound != arena.ptr::<u8>() as usize {
+        *bound = arena.ptr::<u8>() as usize;
+        for (buf, entry) in table.iter_mut().zip(entries.iter()) {
+            *buf = match entry.home {
+                Home::Arena(offset) => arena.part::<u8>(offset, entry.bytes),
+                Home::Constant(i) => constants[i].buf().part::<u8>(0, entry.bytes),
+                Home::Numbers(offset) => Buf::new(block[offset..].as_mut_ptr(), entry.bytes),
+                Home::Nowhere | Home::Kept(_) | Home::Leaf(_) => Buf::empty(),
+            };
+        }
+    }
+    for &i in moving.iter() {
+        let Entry { home, bytes } = entries[i];
+        table[i] = match home {
+            Home::Kept(k) => kept[k].buf().part::<u8>(0, bytes),
             Home::Leaf(slot) => {
                 let state = trace.nodes[slot >> 16].state();
                 let storage = state.values[slot & 0xFFFF].as_ref().expect("a leaf has its value");
-                storage.buf().part::<u8>(0, entry.bytes)
+                storage.buf().part::<u8>(0, bytes)
             }
+            _ => table[i],
         };
     }
 }

@@ -103,9 +103,7 @@ impl Cell {
     pub fn set(&self, value: &Tensor) -> Result<()> {
         self.stage(value.detach())?;
         let storage = engine::value(&value.detach())?;
-        let mut state = self.state();
-        state.staged = None;
-        state.commit(storage, self.0.requires_grad.load(Ordering::Relaxed), Arc::downgrade(&self.0));
+        self.state().commit(&storage, self);
         Ok(())
     }
 
@@ -157,10 +155,16 @@ impl Cell {
 
 impl CellState {
     /// Makes `storage` the present value.
-    pub fn commit(&mut self, storage: Arc<Storage>, requires_grad: bool, cell: Weak<CellInner>) {
+    pub fn commit(&mut self, storage: &Arc<Storage>, cell: &Cell) {
         self.version += 1;
         self.depth = 0;
-        self.leaf = leaf(cell, self.leaf.meta().clone(), self.leaf.device(), requires_grad, storage);
+        self.staged = None;
+        let own = self.leaf.node.state().values[0].clone();
+        // Written in place, which happens only when nobody else has the leaf: it now stands for the new version.
+        if !own.is_some_and(|own| Arc::ptr_eq(&own, storage)) {
+            let (meta, device) = (self.leaf.meta().clone(), self.leaf.device());
+            self.leaf = leaf(Arc::downgrade(&cell.0), meta, device, cell.requires_grad(), storage.clone());
+        }
     }
 }
 

@@ -75,6 +75,10 @@ pub(crate) struct Plan {
     pub entries: Vec<Entry>,
     /// The addresses of the current run, parallel to `entries`.
     pub table: Vec<Buf>,
+    /// Entries whose addresses differ from run to run.
+    pub moving: Vec<usize>,
+    /// The address of the arena that the table was made for.
+    pub bound: usize,
     pub constants: Vec<Arc<Storage>>,
     /// Plain numbers: (leaf of the trace, offset, type); constants are already in the block.
     pub numbers: Vec<(usize, usize, DType)>,
@@ -104,6 +108,8 @@ impl Plan {
             steps: Vec::new(),
             entries: Vec::new(),
             table: Vec::new(),
+            moving: Vec::new(),
+            bound: 0,
             constants: Vec::new(),
             numbers: Vec::new(),
             block: Vec::new(),
@@ -174,6 +180,8 @@ impl Plan {
             }
         }
         plan.table = vec![Buf::empty(); plan.entries.len()];
+        let moves = |i: &usize| matches!(plan.entries[*i].home, Home::Kept(_) | Home::Leaf(_));
+        plan.moving = (0..plan.entries.len()).filter(moves).collect();
         plan.forbid_overwrites();
         Ok(plan)
     }

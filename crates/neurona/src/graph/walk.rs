@@ -164,20 +164,29 @@ impl Trace {
             let kind = match &node.source {
                 Source::Op(_) | Source::Data | Source::Variable(_) => 1u32,
                 Source::Cell(_) => 2,
-                Source::Numbers(numbers) => 3 | (numbers.len() as u32) << 8,
+                Source::Numbers(_) => 3,
             };
-            (kind, node.requires_grad, node.device).hash(&mut self.words);
-            node.outputs.hash(&mut self.words);
+            self.words.write_u32(kind << 1 | node.requires_grad as u32);
+            node.device.hash(&mut self.words);
+            for meta in &node.outputs {
+                self.words.write_usize(meta.shape.len() << 8 | meta.dtype as usize);
+                self.words.0.extend(meta.shape.iter().map(|&n| n as u64));
+            }
             if let Source::Cell(cell) = &node.source {
                 if let Some(inner) = cell.upgrade() {
                     let cell = Cell(inner);
-                    inside += Arc::ptr_eq(&cell.state().leaf.node, &node) as u32;
-                    self.note_write(&cell, walk);
+                    let state = cell.state();
+                    inside += Arc::ptr_eq(&state.leaf.node, &node) as u32;
+                    let staged = state.staged.is_some();
+                    drop(state);
+                    if staged {
+                        self.note_write(&cell, walk);
+                    }
                 }
             }
         } else {
             if let Source::Op(op) = &node.source {
-                (4u32, node.requires_grad).hash(&mut self.words);
+                self.words.write_u32(4 << 1 | node.requires_grad as u32);
                 op.hash(&mut self.words);
             }
             let state = node.state();
@@ -264,9 +273,17 @@ impl Words {
         places.next().filter(|_| places.next().is_none())
     }
 
-    /// A hash of all words (multiply and fold, as in fxhash: keys are not chosen by an adversary).
+    /// A hash of all words (rotate, xor, multiply, as in fxhash: keys are not chosen by an adversary). Four
+    /// chains side by side, because each step waits for the multiplication before it.
     pub fn digest(&self) -> u64 {
-        self.0.iter().fold(0, |h, w| (h.rotate_left(5) ^ w).wrapping_mul(0x517c_c1b7_2722_0a95))
+        let step = |h: u64, w: &u64| (h.rotate_left(5) ^ w).wrapping_mul(0x517c_c1b7_2722_0a95);
+        let mut lanes = [1, 2, 3, 4];
+        let chunks = self.0.chunks_exact(4);
+        let rest = chunks.remainder().iter().fold(0, step);
+        for chunk in chunks {
+            lanes.iter_mut().zip(chunk).for_each(|(h, w)| *h = step(*h, w));
+        }
+        lanes.iter().fold(rest, step)
     }
 }
 

@@ -27,6 +27,7 @@ macro_rules! batch_norm { ($($(#[$doc:meta])* $Type:ident ($rank:literal, $input
 
     impl $Type {
         /// A layer for this many channels.
+        #[track_caller]
         pub fn new(channels: usize) -> Result<Self> {
             let (zeros, ones) = (Tensor::zeros([channels], DType::F32)?, Tensor::ones([channels], DType::F32)?);
             Ok($Type {

@@ -26,14 +26,16 @@ pub struct Conv2d {
 
 impl Conv2d {
     /// A layer from `inputs` to `outputs` channels with a square filter.
+    #[track_caller]
     pub fn new(inputs: usize, outputs: usize, kernel: usize) -> Result<Self> {
         Conv2d::with(inputs, outputs, [kernel, kernel], Conv2dOptions::default())
     }
 
     /// A layer with a rectangular filter and all options.
+    #[track_caller]
     pub fn with(inputs: usize, outputs: usize, kernel: [usize; 2], options: Conv2dOptions) -> Result<Self> {
         let per_group = inputs / options.groups.max(1);
-        let fan_in = per_group * kernel[0] * kernel[1];
+        let fan_in = per_group.saturating_mul(kernel[0]).saturating_mul(kernel[1]);
         let weight = init::default_uniform([outputs, per_group, kernel[0], kernel[1]], fan_in)?;
         let bias = init::default_uniform([outputs], fan_in)?;
         Ok(Conv2d {

@@ -1,11 +1,14 @@
 //! Initialisers, with PyTorch's names and defaults.
 
 use crate::tensor::random;
-use crate::{Result, Shape, Tensor};
+use crate::{DType, Result, Shape, Tensor};
 
 /// Uniform from −bound to bound.
+#[track_caller]
 pub fn uniform(shape: impl Into<Shape>, bound: f64) -> Result<Tensor> {
     let shape = shape.into();
+    // Refuses sizes that no machine has room for, before any number is drawn.
+    Tensor::zeros(&shape, DType::F32)?;
     let values: Vec<f32> =
         random::uniform(shape.numel()).into_iter().map(|u| ((2.0 * u as f64 - 1.0) * bound) as f32).collect();
     Tensor::from_vec(values, shape)
@@ -19,6 +22,7 @@ pub fn uniform(shape: impl Into<Shape>, bound: f64) -> Result<Tensor> {
 /// assert!(w.iter().all(|v| v.abs() <= 1.0 / 75f32.sqrt()));
 /// # Ok::<(), neurona::Error>(())
 /// ```
+#[track_caller]
 pub fn default_uniform(shape: impl Into<Shape>, fan_in: usize) -> Result<Tensor> {
     uniform(shape, if fan_in > 0 { 1.0 / (fan_in as f64).sqrt() } else { 0.0 })
 }

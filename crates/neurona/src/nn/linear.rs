@@ -23,6 +23,7 @@ pub struct Linear {
 
 impl Linear {
     /// A layer from `inputs` to `outputs` features.
+    #[track_caller]
     pub fn new(inputs: usize, outputs: usize) -> Result<Self> {
         Ok(Linear {
             weight: Parameter::new(&init::default_uniform([outputs, inputs], inputs)?)?,

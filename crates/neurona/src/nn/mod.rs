@@ -14,7 +14,9 @@ mod parameter;
 mod pool;
 mod sequential;
 mod softmax;
+mod state;
 
+pub use crate::io::StateDict;
 pub use activation::{ReLU, Sigmoid, Tanh};
 pub use adaptive_pool::AdaptiveAvgPool2d;
 pub use batch_norm::{BatchNorm1d, BatchNorm2d};
@@ -29,3 +31,4 @@ pub use parameter::{Buffer, Mode, ModulePath, Parameter};
 pub use pool::{AvgPool2d, MaxPool2d};
 pub use sequential::Sequential;
 pub use softmax::{LogSoftmax, Softmax};
+pub use state::LoadReport;

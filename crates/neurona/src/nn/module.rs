@@ -1,7 +1,9 @@
 //! What makes a struct a model: its parts can be visited by name.
 
-use super::{Buffer, Mode, ModulePath, Parameter};
-use crate::{Result, Tensor};
+use super::{Buffer, LoadReport, Mode, ModulePath, Parameter, StateDict, state};
+use crate::{Result, Tensor, io::safetensors};
+use std::collections::HashSet;
+use std::path::Path;
 use std::sync::Arc;
 
 /// A part of a model: a layer, or a struct of layers. `#[derive(Module)]` writes the one method needed.
@@ -31,12 +33,15 @@ pub trait Module {
     /// Shows the visitor every part by name.
     fn visit(&self, visitor: &mut Visitor<'_>);
 
-    /// Everything that is trained, with its path.
+    /// Everything that is trained, with its path. What stands in several places is listed at its first.
     fn named_parameters(&self) -> Vec<(String, Parameter)> {
-        let mut found = Vec::new();
+        let (mut found, mut seen) = (Vec::new(), HashSet::new());
         walk(self, &mut |path, item| {
             if let Item::Parameter(p) = item {
-                found.push((path.to_string(), p.clone()));
+                // An optimizer that met a shared weight twice would step it twice.
+                if seen.insert(Arc::as_ptr(&p.cell().0)) {
+                    found.push((path.to_string(), p.clone()));
+                }
             }
         });
         found
@@ -77,6 +82,66 @@ pub trait Module {
     fn num_parameters(&self) -> usize {
         self.parameters().iter().map(|p| p.shape().numel()).sum()
     }
+
+    /// Parameters and buffers by name, as they are now; later training does not change what was taken.
+    ///
+    /// ```
+    /// use neurona::nn::{BatchNorm1d, Module};
+    /// let state = BatchNorm1d::new(3)?.state_dict()?;
+    /// let names = ["weight", "bias", "running_mean", "running_var", "num_batches_tracked"];
+    /// assert_eq!(state.names().collect::<Vec<_>>(), names);
+    /// # Ok::<(), neurona::Error>(())
+    /// ```
+    fn state_dict(&self) -> Result<StateDict> {
+        state::read(self)
+    }
+
+    /// Takes parameters and buffers over from a state dict, converted to the model's element types.
+    ///
+    /// `strict` wants exactly the model's names and fails with all that differ; without it names that are
+    /// missing or unexpected are only reported. Shapes must fit in any case. When it fails nothing has changed.
+    ///
+    /// ```
+    /// use neurona::nn::{Linear, Module};
+    /// let (a, b) = (Linear::new(2, 1)?, Linear::new(2, 1)?);
+    /// b.load_state_dict(&a.state_dict()?, true)?;
+    /// assert_eq!(a.weight.get()?.to_vec::<f32>()?, b.weight.get()?.to_vec::<f32>()?);
+    /// let error = Linear::new(3, 1)?.load_state_dict(&a.state_dict()?, true).unwrap_err().to_string();
+    /// assert!(error.ends_with("of another shape: weight (model [1, 3], file [1, 2])"), "{error}");
+    /// # Ok::<(), neurona::Error>(())
+    /// ```
+    fn load_state_dict(&self, state: &StateDict, strict: bool) -> Result<LoadReport> {
+        state::write(self, state, strict)
+    }
+
+    /// Saves parameters and buffers to a safetensors file, which PyTorch reads too.
+    ///
+    /// ```
+    /// use neurona::nn::{Linear, Module};
+    /// # let path = std::env::temp_dir().join(format!("neurona-doc-module-{}.safetensors", std::process::id()));
+    /// let (a, b) = (Linear::new(2, 1)?, Linear::new(2, 1)?);
+    /// a.save(&path)?;
+    /// b.load(&path)?;
+    /// assert_eq!(a.weight.get()?.to_vec::<f32>()?, b.weight.get()?.to_vec::<f32>()?);
+    /// # std::fs::remove_file(path).ok();
+    /// # Ok::<(), neurona::Error>(())
+    /// ```
+    fn save(&self, path: impl AsRef<Path>) -> Result<()>
+    where
+        Self: Sized,
+    {
+        // Libraries that load a file into PyTorch look for this note.
+        let notes = [("format".to_string(), "pt".to_string())].into();
+        safetensors::save(path, &self.state_dict()?, &notes)
+    }
+
+    /// Loads parameters and buffers from a safetensors file; their names and shapes must be the model's.
+    fn load(&self, path: impl AsRef<Path>) -> Result<()>
+    where
+        Self: Sized,
+    {
+        self.load_state_dict(&safetensors::load(path)?, true).map(|_| ())
+    }
 }
 
 /// A module that turns one tensor into another.
@@ -110,7 +175,7 @@ pub struct Visitor<'a> {
     meet: &'a mut dyn FnMut(&str, Item<'_>),
 }
 
-fn walk<M: Module + ?Sized>(module: &M, meet: &mut dyn FnMut(&str, Item<'_>)) {
+pub(super) fn walk<M: Module + ?Sized>(module: &M, meet: &mut dyn FnMut(&str, Item<'_>)) {
     module.visit(&mut Visitor { path: String::new(), meet });
 }
 

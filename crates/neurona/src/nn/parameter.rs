@@ -23,34 +23,36 @@ pub struct Parameter(Cell);
 #[derive(Clone, Debug)]
 pub struct Buffer(Cell);
 
-macro_rules! cell { ($Type:ident, $grad:literal) => {
-    impl $Type {
-        /// One that starts with this value.
-        pub fn new(value: &Tensor) -> Result<Self> {
-            Ok($Type(Cell::new(value, $grad)?))
-        }
+macro_rules! cell {
+    ($Type:ident, $grad:literal) => {
+        impl $Type {
+            /// One that starts with this value.
+            pub fn new(value: &Tensor) -> Result<Self> {
+                Ok($Type(Cell::new(value, $grad)?))
+            }
 
-        /// Its present value; later changes do not show in it.
-        pub fn get(&self) -> Result<Tensor> {
-            self.0.get()
-        }
+            /// Its present value; later changes do not show in it.
+            pub fn get(&self) -> Result<Tensor> {
+                self.0.get()
+            }
 
-        /// Replaces its value; shape and type must be the same.
-        pub fn set(&self, value: &Tensor) -> Result<()> {
-            self.0.set(value)
-        }
+            /// Replaces its value; shape and type must be the same.
+            pub fn set(&self, value: &Tensor) -> Result<()> {
+                self.0.set(value)
+            }
 
-        /// Its shape.
-        pub fn shape(&self) -> Shape {
-            self.0.meta().shape
-        }
+            /// Its shape.
+            pub fn shape(&self) -> Shape {
+                self.0.meta().shape
+            }
 
-        /// The storage behind it.
-        pub fn cell(&self) -> &Cell {
-            &self.0
+            /// The storage behind it.
+            pub fn cell(&self) -> &Cell {
+                &self.0
+            }
         }
-    }
-} }
+    };
+}
 cell!(Parameter, true);
 cell!(Buffer, false);
 

@@ -106,9 +106,9 @@ mod tests {
         assert_eq!(MaxPool2d::new(2).forward(&x)?.to_vec::<f32>()?, [5.0]);
         assert_eq!(MaxPool2d::new(2).ceil_mode(true).forward(&x)?.to_vec::<f32>()?, [5.0, 6.0, 8.0, 9.0]);
         assert_eq!(MaxPool2d::new(2).stride(1).forward(&x)?.to_vec::<f32>()?, [5.0, 6.0, 8.0, 9.0]);
-        assert_eq!(AvgPool2d::new(2).stride(3).padding(1).forward(&x)?.to_vec::<f32>()?, [0.25]);
+        assert_eq!(AvgPool2d::new(2).stride(3).padding(1).forward(&x)?.to_vec::<f32>()?, [0.25, 0.75, 1.75, 2.25]);
         let inside = AvgPool2d::new(2).stride(3).padding(1).count_include_pad(false);
-        assert_eq!(inside.forward(&x)?.to_vec::<f32>()?, [1.0]);
+        assert_eq!(inside.forward(&x)?.to_vec::<f32>()?, [1.0, 3.0, 7.0, 9.0]);
         Ok(())
     }
 }

@@ -34,6 +34,14 @@ impl Operation for Cast {
     }
 }
 
+impl Tensor {
+    /// Whole numbers as f32; floating-point numbers as they are.
+    #[track_caller]
+    pub(crate) fn to_float(&self) -> Result<Tensor> {
+        if self.dtype().is_float() { Ok(self.clone()) } else { self.to_dtype(DType::F32) }
+    }
+}
+
 fn tile(op: &Op, inputs: &[DType], _output: DType) -> Option<TileFn> {
     let Op::Cast(Cast { to }) = op else { return None };
     // 16-bit floats are f32 in registers; rounding to them is the program's business.

@@ -8,8 +8,8 @@ use crate::graph::node::Metas;
 use crate::tensor::{DType, Meta, Shape, Tensor, here};
 use crate::{Error, Result};
 
-/// A (batch of) products of matrices `[batch, rows, columns]`, either of which may be stored transposed;
-/// a batch of 1 serves all. A third operand is a bias added to each row.
+/// A product of matrices `[rows, columns]`, or of batches of them `[batch, rows, columns]`, either of which may
+/// be stored transposed; a batch of 1 serves all. A third operand is a bias added to each row.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct MatMul {
     pub transpose_a: bool,
@@ -28,7 +28,11 @@ struct Sizes {
 
 impl MatMul {
     fn sizes(&self, a: &Meta, b: &Meta) -> Option<Sizes> {
-        let (&[batch_a, ra, ca], &[batch_b, rb, cb]) = (&a.shape[..], &b.shape[..]) else { return None };
+        let ((batch_a, ra, ca), (batch_b, rb, cb)) = match (&a.shape[..], &b.shape[..]) {
+            (&[ra, ca], &[rb, cb]) => ((1, ra, ca), (1, rb, cb)),
+            (&[batch_a, ra, ca], &[batch_b, rb, cb]) => ((batch_a, ra, ca), (batch_b, rb, cb)),
+            _ => return None,
+        };
         let (m, k) = if self.transpose_a { (ca, ra) } else { (ra, ca) };
         let (k2, n) = if self.transpose_b { (cb, rb) } else { (rb, cb) };
         let fits = k == k2 && (batch_a == batch_b || batch_a == 1 || batch_b == 1);
@@ -56,7 +60,8 @@ impl Operation for MatMul {
             let operands = [("left", a), ("right", b), ("bias", inputs[2])];
             return Err(Error::operands("matmul", "the bias does not fit the columns", &operands));
         }
-        one(Meta::new([s.batch, s.m, s.n], a.dtype))
+        let batch = (a.shape.len() == 3).then_some(s.batch);
+        one(Meta::new(batch.into_iter().chain([s.m, s.n]).collect::<Shape>(), a.dtype))
     }
     fn gradient(&self, at: &At<'_>) -> Result<Vec<Option<Tensor>>> {
         let (a, b, dy) = (&at.inputs[0], &at.inputs[1], &at.dy()?);
@@ -75,7 +80,7 @@ impl Operation for MatMul {
         })?;
         let mut gradients = vec![by_a, by_b];
         if let Some(bias) = at.inputs.get(2) {
-            gradients.push(at.when(2, || dy.sum_dims(&[0, 1], false)?.reshape(bias.shape()))?);
+            gradients.push(at.when(2, || dy.sum_to(bias.shape()))?);
         }
         Ok(gradients)
     }
@@ -83,8 +88,9 @@ impl Operation for MatMul {
         let (a, b) = (&inputs[0].meta, &inputs[1].meta);
         let s = self.sizes(a, b).ok_or_else(|| Error::op("matmul", "the sizes were checked when it was made"))?;
         let layout = |m: &Meta, transposed: bool| {
-            let (rows, columns) = (m.shape[1], m.shape[2]);
-            let batch = if m.shape[0] == 1 { 0 } else { rows * columns };
+            let rank = m.shape.len();
+            let (rows, columns) = (m.shape[rank - 2], m.shape[rank - 1]);
+            let batch = if rank == 2 || m.shape[0] == 1 { 0 } else { rows * columns };
             if transposed { MatLayout { row: 1, col: columns, batch } } else { MatLayout { row: columns, col: 1, batch } }
         };
         let (la, lb) = (layout(a, self.transpose_a), layout(b, self.transpose_b));
@@ -124,6 +130,9 @@ impl Tensor {
         };
         let batch = lead_a.broadcast(&lead_b).ok_or_else(|| wrong("the leading sizes do not broadcast"))?;
         let canonical = |x: &Tensor, own: &Shape| -> Result<Tensor> {
+            if batch.is_empty() {
+                return Ok(x.clone());
+            }
             let (rows, columns) = (x.shape()[x.rank() - 2], x.shape()[x.rank() - 1]);
             // A batch of 1 serves all products without being repeated in memory.
             if own.numel() == 1 && batch.numel() > 0 {
@@ -137,7 +146,10 @@ impl Tensor {
             return Err(wrong("the inner sizes differ"));
         }
         let y = Tensor::apply(op, &[&canonical(&a, &lead_a)?, &canonical(&b, &lead_b)?])?;
-        let (m, n) = (y.shape()[1], y.shape()[2]);
+        if a.rank() == 2 && b.rank() == 2 && !vector_a && !vector_b {
+            return Ok(y);
+        }
+        let (m, n) = (y.shape()[y.rank() - 2], y.shape()[y.rank() - 1]);
         let tail = [m, n].into_iter().zip([vector_a, vector_b]).filter(|(_, vector)| !vector).map(|(size, _)| size);
         y.reshape(batch.iter().copied().chain(tail).collect::<Shape>())
     }
@@ -164,14 +176,15 @@ impl Tensor {
             return Err(wrong(format!("input has {got} features but the weight expects {inner}")));
         }
         let lead: Shape = self.shape()[..self.rank() - 1].iter().copied().collect();
-        let x = self.reshape([1, lead.numel(), inner])?;
-        let w = weight.reshape([1, out, inner])?;
         let op = MatMul { transpose_a: false, transpose_b: true, activation: Activation::None };
-        let y = match bias {
-            Some(b) => Tensor::apply(op, &[&x, &w, b])?,
-            None => Tensor::apply(op, &[&x, &w])?,
+        let product = |x: &Tensor| match bias {
+            Some(b) => Tensor::apply(op, &[x, weight, b]),
+            None => Tensor::apply(op, &[x, weight]),
         };
-        y.reshape(lead.iter().copied().chain([out]).collect::<Shape>())
+        if lead.len() == 1 {
+            return product(self);
+        }
+        product(&self.reshape([lead.numel(), inner])?)?.reshape(lead.iter().copied().chain([out]).collect::<Shape>())
     }
 }
 

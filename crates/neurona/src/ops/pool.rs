@@ -205,6 +205,42 @@ pub(crate) fn combine<T: Plain, B: Plain>(out: &mut [T], a: &[T], b: &[B], f: im
     }
 }
 
+/// Spreads a row of windows that are [halving](Pool::is_halving) over the cells above or below:
+/// column `s` of a window becomes `f(s, a, b)` of the window's elements.
+///
+/// `a`, `b` and `out` begin at the row and may go on after it, where `out` is overwritten.
+#[inline(always)]
+pub(crate) fn spread_halves<T: Plain, B: Plain>(
+    g: &Pool,
+    a: &[T],
+    b: &[B],
+    out: &mut [T],
+    zero: T,
+    f: impl Fn(usize, T, B) -> T,
+) {
+    const L: usize = 8;
+    let c = g.c;
+    for o in 0..g.w / 2 {
+        for s in 0..2 {
+            let (from, to) = (o * c, (2 * o + s) * c);
+            let (a, b, out) = (&a[from..], &b[from..], &mut out[to..]);
+            match (a.first_chunk::<L>(), b.first_chunk::<L>(), out.first_chunk_mut::<L>()) {
+                (Some(a), Some(b), Some(out)) if c <= L => {
+                    let mut new = [zero; L];
+                    for j in 0..L {
+                        new[j] = f(s, a[j], b[j]);
+                    }
+                    *out = new;
+                }
+                _ => combine(&mut out[..c], a, b, |_, a, b| f(s, a, b)),
+            }
+        }
+    }
+    if g.w % 2 == 1 {
+        out[(g.w - 1) * c..g.w * c].fill(zero);
+    }
+}
+
 /// Writes `lanes` from `at`, as far as there is room at the `EDGE` of a buffer.
 #[inline(always)]
 pub(crate) fn store<T: Plain, const L: usize, const EDGE: bool>(x: &mut [T], at: usize, lanes: [T; L]) {

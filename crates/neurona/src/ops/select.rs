@@ -88,7 +88,7 @@ impl Tensor {
         self.clamp_min(low)?.clamp_max(high)
     }
 
-    /// Elements raised to a least value; at the bound the gradient passes, as in PyTorch.
+    /// Elements raised to a least value. At the bound the gradient is 0, as in PyTorch.
     ///
     /// ```
     /// assert_eq!(neurona::Tensor::from([-1.0f32, 0.5, 2.0]).clamp_min(0.0)?.to_vec::<f32>()?, [0.0, 0.5, 2.0]);
@@ -97,7 +97,7 @@ impl Tensor {
     #[track_caller]
     pub fn clamp_min(&self, low: impl Into<Number>) -> Result<Tensor> {
         let low = self.number(low.into());
-        self.lt(&low)?.where_(&low, self)
+        self.le(&low)?.where_(&low, self)
     }
 
     /// Elements lowered to a greatest value.
@@ -109,6 +109,6 @@ impl Tensor {
     #[track_caller]
     pub fn clamp_max(&self, high: impl Into<Number>) -> Result<Tensor> {
         let high = self.number(high.into());
-        self.gt(&high)?.where_(&high, self)
+        self.ge(&high)?.where_(&high, self)
     }
 }

@@ -5,7 +5,7 @@ use crate::cpu::elementwise::{TileFn, float_tile};
 use crate::cpu::math::Real;
 use crate::graph::node::Metas;
 use crate::tensor::{DType, Meta, Tensor};
-use crate::{Error, Result};
+use crate::Result;
 
 /// The logistic function 1 / (1 + e⁻ˣ).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -16,9 +16,6 @@ impl Operation for Sigmoid {
         "sigmoid"
     }
     fn outputs(&self, inputs: &[&Meta]) -> Result<Metas> {
-        if !inputs[0].dtype.is_float() {
-            return Err(Error::operands("sigmoid", "needs a floating-point tensor", &[("input", inputs[0])]));
-        }
         one(inputs[0].clone())
     }
     fn gradient(&self, at: &At<'_>) -> Result<Vec<Option<Tensor>>> {
@@ -44,6 +41,6 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn sigmoid(&self) -> Result<Tensor> {
-        Tensor::apply(Sigmoid, &[self])
+        Tensor::apply(Sigmoid, &[&self.to_float()?])
     }
 }

@@ -5,7 +5,7 @@ use crate::cpu::elementwise::{TileFn, float_tile, tile};
 use crate::cpu::math::Real;
 use crate::graph::node::Metas;
 use crate::tensor::{DType, Meta, Tensor};
-use crate::{Error, Result};
+use crate::Result;
 
 macro_rules! unary { ($(
     $(#[$doc:meta])* $Op:ident $method:ident ($whole:literal) |$x:ident, $y:ident, $dy:ident| $rule:expr;
@@ -19,9 +19,6 @@ macro_rules! unary { ($(
             stringify!($method)
         }
         fn outputs(&self, inputs: &[&Meta]) -> Result<Metas> {
-            if !$whole && !inputs[0].dtype.is_float() {
-                return Err(Error::operands(stringify!($method), "needs a floating-point tensor", &[("input", inputs[0])]));
-            }
             one(inputs[0].clone())
         }
         fn gradient(&self, at: &At<'_>) -> Result<Vec<Option<Tensor>>> {
@@ -38,7 +35,9 @@ macro_rules! unary { ($(
         $(#[$doc])*
         #[track_caller]
         pub fn $method(&self) -> Result<Tensor> {
-            Tensor::apply($Op, &[self])
+            // Whole numbers become f32 where the result has a fraction, as in PyTorch.
+            let x = if $whole { self.clone() } else { self.to_float()? };
+            Tensor::apply($Op, &[&x])
         }
     }
 )* } }

@@ -22,8 +22,8 @@ pub struct Case {
 /// The cases of `oracle/<group>.safetensors`, by name. A missing file or a file without cases is a failure.
 pub fn cases(group: &str) -> Vec<Case> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/oracle").join(format!("{group}.safetensors"));
-    let bytes = std::fs::read(&path)
-        .unwrap_or_else(|e| panic!("{} is needed ({e}); tools/oracle.py makes it", path.display()));
+    let bytes =
+        std::fs::read(&path).unwrap_or_else(|e| panic!("{} is needed ({e}); tools/oracle.py makes it", path.display()));
     let (_, header) = SafeTensors::read_metadata(&bytes).expect("a safetensors header");
     let file = SafeTensors::deserialize(&bytes).expect("a safetensors file");
     let mut tensors: BTreeMap<String, BTreeMap<String, Tensor>> = BTreeMap::new();
@@ -151,7 +151,7 @@ pub fn agree(got: &[f64], want: &[f64], tol: f64) -> std::result::Result<(), Str
         return Ok(());
     }
     let (far, i) = worst;
-    Err(format!("element {i} is {:e}, PyTorch has {:e}: {far:.1e} apart, {:.1e} allowed", got[i], want[i], tol * largest))
+    Err(format!("element {i} is {:e} instead of {:e}: {far:.1e} apart, {:.1e} allowed", got[i], want[i], tol * largest))
 }
 
 /// The rule for tensors, which must have one shape and type too. Whole numbers must be equal.

@@ -1,7 +1,7 @@
 //! The innermost loops: a block of the result held in registers while the reduction runs.
 
 #[cfg(target_arch = "x86_64")]
-use super::vector::{Avx2, Avx512, Narrow, Pair};
+use super::vector::{Avx2, Avx512, Narrow};
 use super::vector::{Lanes, Vector};
 use crate::cpu::simd::{Isa, isa};
 
@@ -81,9 +81,6 @@ unsafe fn tile<V: Vector, const M: usize, const N: usize, const PART: bool>(t: &
         let load = |p: *const f32, j: usize| {
             if PART && j == N - 1 { V::load_part(p.add(j * V::LANES), last) } else { V::load(p.add(j * V::LANES)) }
         };
-        let load_row = |b: *const f32, j: usize| {
-            if V::STEPS > 1 { V::load_packed(b.add(j * V::STEPS * V::LANES)) } else { load(b, j) }
-        };
         let rows: [*const f32; M] = std::array::from_fn(|i| t.a.add(*t.a_rows.add(i)));
         let mut sum = [[V::splat(0.0); N]; M];
         match t.start {
@@ -103,29 +100,17 @@ unsafe fn tile<V: Vector, const M: usize, const N: usize, const PART: bool>(t: &
         for s in 0..t.segments {
             let mut at = *t.a_segments.add(s);
             let mut b = t.b.add(*t.b_segments.add(s));
-            for _ in 0..t.length / V::STEPS {
-                let column: [V; N] = std::array::from_fn(|j| load_row(b, j));
+            for _ in 0..t.length {
+                let column: [V; N] = std::array::from_fn(|j| load(b, j));
                 for i in 0..M {
-                    let a = V::broadcast(rows[i].add(at));
+                    let a = V::splat(*rows[i].add(at));
                     for j in 0..N {
                         sum[i][j] = a.mul_add(column[j], sum[i][j]);
                     }
                 }
-                at += V::STEPS * t.a_step;
+                at += t.a_step;
                 b = b.add(t.b_step);
             }
-            if !t.length.is_multiple_of(V::STEPS) {
-                let column: [V; N] = std::array::from_fn(|j| load_row(b, j));
-                for i in 0..M {
-                    let a = V::broadcast_last(rows[i].add(at));
-                    for j in 0..N {
-                        sum[i][j] = a.mul_add(column[j], sum[i][j]);
-                    }
-                }
-            }
-        }
-        for v in sum.as_flattened_mut() {
-            *v = v.finish();
         }
         if t.relu {
             for row in &mut sum {
@@ -260,9 +245,6 @@ static AVX512: [Width; 3] = [
     width!(tile_avx512, Avx512, 2, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14]),
 ];
 
-#[cfg(target_arch = "x86_64")]
-static PAIRED: Width = width!(tile_avx512, Pair, 1, [1, 2, 4, 6, 8, 9, 10, 11, 12, 13, 14]);
-
 /// The widths of tiles of the instruction set in use, rising.
 pub(crate) fn widths() -> &'static [Width] {
     match isa() {
@@ -271,17 +253,6 @@ pub(crate) fn widths() -> &'static [Width] {
         #[cfg(target_arch = "x86_64")]
         Isa::Avx2 => &AVX2,
         _ => &PORTABLE,
-    }
-}
-
-/// Tiles of a width of few columns that take two contiguous steps of the reduction at once, if the
-/// instruction set in use has them. They need a packed right operand: a row holds, for each
-/// column, the values of two steps, with zeros after an odd last one.
-pub(crate) fn paired() -> Option<&'static Width> {
-    match isa() {
-        #[cfg(target_arch = "x86_64")]
-        Isa::Avx512 => Some(&PAIRED),
-        _ => None,
     }
 }
 

@@ -25,32 +25,6 @@ pub(super) trait Vector: Copy {
     unsafe fn max(self, x: Self) -> Self;
     /// The sum over lanes of each of four registers.
     unsafe fn sums(v: [Self; 4]) -> [f32; 4];
-
-    /// Steps of the reduction that one multiplication takes.
-    const STEPS: usize = 1;
-    /// `STEPS` values of the left operand, spread over all lanes.
-    #[inline(always)]
-    unsafe fn broadcast(p: *const f32) -> Self {
-        // SAFETY: the caller has the value at `p`.
-        unsafe { Self::splat(*p) }
-    }
-    /// The last value, when a reduction has one too many for whole `STEPS`.
-    #[inline(always)]
-    unsafe fn broadcast_last(p: *const f32) -> Self {
-        // SAFETY: as above.
-        unsafe { Self::broadcast(p) }
-    }
-    /// A row of a packed right operand.
-    #[inline(always)]
-    unsafe fn load_packed(p: *const f32) -> Self {
-        // SAFETY: the caller has the lanes at `p`.
-        unsafe { Self::load(p) }
-    }
-    /// Adds up what the steps were summed in.
-    #[inline(always)]
-    unsafe fn finish(self) -> Self {
-        self
-    }
 }
 
 /// Four lanes of plain Rust, which every target's compiler turns into its 128-bit registers.
@@ -102,7 +76,7 @@ impl Vector for Lanes {
 }
 
 #[cfg(target_arch = "x86_64")]
-pub(super) use x86::{Avx2, Avx512, Narrow, Pair};
+pub(super) use x86::{Avx2, Avx512, Narrow};
 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
@@ -118,11 +92,6 @@ mod x86 {
     /// Eight lanes with AVX-512's masks and 32 registers, for matrices of few columns.
     #[derive(Clone, Copy)]
     pub struct Narrow(__m256);
-
-    /// Eight columns in sixteen lanes, two steps of the reduction side by side: as much arithmetic
-    /// as [`Narrow`] with half the loads, which are what limits it.
-    #[derive(Clone, Copy)]
-    pub struct Pair(__m512);
 
     /// Sliding window over this gives a mask whose first n lanes are set.
     static MASKS: [i32; 16] = [-1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0, 0, 0, 0];
@@ -244,80 +213,6 @@ mod x86 {
             unsafe {
                 sums256(v.map(|Avx512(x)| _mm256_add_ps(_mm512_castps512_ps256(x), _mm512_extractf32x8_ps::<1>(x))))
             }
-        }
-    }
-
-    /// The lanes of the first step of a pair.
-    const FIRST: __mmask16 = 0x5555;
-
-    impl Vector for Pair {
-        const LANES: usize = 8;
-        const STEPS: usize = 2;
-
-        #[inline(always)]
-        unsafe fn splat(x: f32) -> Self {
-            // SAFETY: AVX-512, by the trait's contract.
-            Self(unsafe { _mm512_set1_ps(x) })
-        }
-        #[inline(always)]
-        unsafe fn load(p: *const f32) -> Self {
-            // SAFETY: as above; eight floats are read.
-            Self(unsafe { _mm512_maskz_expandloadu_ps(FIRST, p) })
-        }
-        #[inline(always)]
-        unsafe fn load_part(p: *const f32, n: usize) -> Self {
-            // SAFETY: as above; `n` floats are read.
-            Self(unsafe { _mm512_maskz_expandloadu_ps(FIRST & ((1u32 << (2 * n)) - 1) as __mmask16, p) })
-        }
-        #[inline(always)]
-        unsafe fn store(self, p: *mut f32) {
-            // SAFETY: as above; the caller owns eight floats at `p`.
-            unsafe { self.store_part(p, 8) }
-        }
-        #[inline(always)]
-        unsafe fn store_part(self, p: *mut f32, n: usize) {
-            // SAFETY: as above; masked lanes are not written.
-            unsafe {
-                let even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 0, 2, 4, 6, 8, 10, 12, 14);
-                let columns = _mm512_castps512_ps256(_mm512_permutexvar_ps(even, self.0));
-                _mm256_mask_storeu_ps(p, ((1u32 << n) - 1) as __mmask8, columns);
-            }
-        }
-        #[inline(always)]
-        unsafe fn mul_add(self, x: Self, sum: Self) -> Self {
-            // SAFETY: as above.
-            Self(unsafe { _mm512_fmadd_ps(self.0, x.0, sum.0) })
-        }
-        #[inline(always)]
-        unsafe fn max(self, x: Self) -> Self {
-            // SAFETY: as above.
-            Self(unsafe { _mm512_max_ps(self.0, x.0) })
-        }
-        #[inline(always)]
-        unsafe fn sums(v: [Self; 4]) -> [f32; 4] {
-            // SAFETY: as above.
-            unsafe { Avx512::sums(v.map(|x| Avx512(x.0))) }
-        }
-        #[inline(always)]
-        unsafe fn broadcast(p: *const f32) -> Self {
-            // SAFETY: as above; the caller has two values at `p`.
-            Self(unsafe { _mm512_castpd_ps(_mm512_set1_pd(p.cast::<f64>().read_unaligned())) })
-        }
-        #[inline(always)]
-        unsafe fn broadcast_last(p: *const f32) -> Self {
-            // Zero, not just any value times a zero weight: that might be infinite.
-            // SAFETY: as above; the caller has one value at `p`.
-            Self(unsafe { _mm512_maskz_mov_ps(FIRST, _mm512_set1_ps(*p)) })
-        }
-        #[inline(always)]
-        unsafe fn load_packed(p: *const f32) -> Self {
-            // SAFETY: as above; a packed row has sixteen lanes.
-            Self(unsafe { _mm512_loadu_ps(p) })
-        }
-        #[inline(always)]
-        unsafe fn finish(self) -> Self {
-            // SAFETY: as above.
-            Self(unsafe { _mm512_add_ps(self.0, _mm512_permute_ps::<0xB1>(self.0)) })
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::cpu::kernel::{Io, Kernel, share};
 use crate::cpu::math::Real;
 use crate::cpu::simd::vectorized;
 use crate::cpu::tasks::pieces;
-use crate::ops::pool::{Covering, LANES, Pool, combine, load, store};
+use crate::ops::pool::{Covering, LANES, Pool, combine, load, spread_halves, store};
 
 /// The mean of each window.
 ///
@@ -155,10 +155,22 @@ impl<T: Real> Kernel for InputGrad<T> {
 fn input_grad<T: Real>(g: &Pool, pads: bool, rows: Range<usize>, dy: &[T], dx: &mut [T]) {
     let (oh, ow) = (g.oh(), g.ow());
     let reach = g.c.next_multiple_of(LANES);
+    let halving = g.is_halving();
     let mut at = 0;
     for row in rows {
         let (image, iy) = (row / g.h, row % g.h);
         let oys = g.covering(0, iy);
+        if halving {
+            let dx = &mut dx[at..];
+            at += g.w * g.c;
+            if oys.is_empty() {
+                dx[..g.w * g.c].fill(T::zero());
+            } else {
+                let from = (image * oh + oys.start) * ow * g.c;
+                spread_halves(g, &dy[from..], &dy[from..], dx, T::zero(), |_, gradient, _| gradient / T::of(4.0));
+            }
+            continue;
+        }
         let mut across = Covering::new(g, 1);
         let last = (image * oh + oys.end) * ow * g.c;
         for ix in 0..g.w {

@@ -103,6 +103,7 @@ impl Matrix {
 
 /// `N` slices of `len` elements each from the start of the thread's scratch.
 #[inline(always)]
+#[allow(clippy::mut_from_ref)]
 fn scratch<'a, T: Real, const N: usize>(io: &'a Io<'_>, len: usize) -> [&'a mut [T]; N] {
     // SAFETY: scratch belongs to the running task, and the parts do not overlap.
     std::array::from_fn(|i| unsafe { io.scratch.slice_mut(i * len..(i + 1) * len) })

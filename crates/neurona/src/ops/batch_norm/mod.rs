@@ -236,7 +236,7 @@ pub struct Normalized {
 }
 
 impl Tensor {
-    /// Normalises each channel of `[n, c]` or `[n, c, h, w]` by the batch's own mean and variance.
+    /// Normalises each channel of `[n, c]`, `[n, c, l]` or `[n, c, h, w]` by the batch's own mean and variance.
     /// `momentum` is the weight of this batch in the new running statistics; `None` means all batches alike.
     ///
     /// ```
@@ -254,6 +254,10 @@ impl Tensor {
         momentum: Option<f64>,
         eps: f64,
     ) -> Result<Normalized> {
+        if let &[n, c, l] = &self.shape()[..] {
+            let done = self.reshape([n, c, l, 1])?.batch_norm_train(affine, running, momentum, eps)?;
+            return Ok(Normalized { output: done.output.reshape([n, c, l])?, ..done });
+        }
         let weight = Tensor::numbers(momentum.map(Number::Float), Meta::new((), self.dtype()));
         let mut operands: SmallVec<[&Tensor; 8]> = smallvec![self];
         operands.extend(affine.iter().flat_map(|(w, b)| [*w, *b]));
@@ -282,6 +286,9 @@ impl Tensor {
         affine: Option<(&Tensor, &Tensor)>,
         eps: f64,
     ) -> Result<Tensor> {
+        if let &[n, c, l] = &self.shape()[..] {
+            return self.reshape([n, c, l, 1])?.batch_norm_eval(mean, var, affine, eps)?.reshape([n, c, l]);
+        }
         let mut operands: SmallVec<[&Tensor; 5]> = smallvec![self, mean, var];
         operands.extend(affine.iter().flat_map(|(w, b)| [*w, *b]));
         Tensor::apply(BatchNormEval { eps: eps.to_bits(), affine: affine.is_some(), relu: false }, &operands)

@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 use std::ops::Range;
 
 use crate::cpu::kernel::{Io, Kernel, share};
-use crate::cpu::math::{Real, sum};
+use crate::cpu::math::{Real, max, sum};
 use crate::cpu::simd::vectorized;
 use crate::cpu::tasks::pieces;
 use crate::ops::softmax::cpu::{max_and_sum, tile_bytes};
@@ -57,10 +57,11 @@ impl Options {
     }
 }
 
-/// The loss, and the logarithm of the sum of exponentials of each row, which the gradient needs.
+/// The loss, and for each row the logarithm of the sum of exponentials above the row's maximum, which the
+/// gradient needs. Without the maximum: next to large logits the logarithm would lose its digits.
 ///
 /// Inputs: logits `[rows, classes]`, targets `i64 [rows]`.
-/// Outputs: loss (one element, or `[rows]` with [`Reduction::None`]), log-sum-exp `[rows]`.
+/// Outputs: loss (one element, or `[rows]` with [`Reduction::None`]), logarithms `[rows]`.
 pub struct Forward<T> {
     rows: usize,
     classes: usize,
@@ -83,7 +84,7 @@ impl<T: Real> Forward<T> {
     fn rows(&self, rows: Range<usize>, io: &Io<'_>) -> f64 {
         let n = self.classes;
         // SAFETY: nobody writes the inputs; scratch is this task's, as is its range of rows.
-        let (x, targets, lse, scratch) = unsafe {
+        let (x, targets, logs, scratch) = unsafe {
             (
                 &io.inputs[0].slice::<T>()[rows.start * n..rows.end * n],
                 &io.inputs[1].slice::<i64>()[rows.clone()],
@@ -100,7 +101,7 @@ impl<T: Real> Forward<T> {
         let mut total = 0.0;
         max_and_sum(x, n, scratch, |i, top, exps, _| {
             let log = exps.ln();
-            lse[i] = top + log;
+            logs[i] = log;
             let loss = match self.options.target(targets[i], n) {
                 Target::Ignored => T::zero(),
                 Target::Invalid => T::nan(),
@@ -181,7 +182,7 @@ impl<T: Real> Kernel for Forward<T> {
 
 /// The gradient of [`Forward`].
 ///
-/// Inputs: logits `[rows, classes]`, log-sum-exp `[rows]`, targets `i64 [rows]`, dloss (one
+/// Inputs: logits `[rows, classes]`, logarithms `[rows]`, targets `i64 [rows]`, dloss (one
 /// element, or `[rows]` with [`Reduction::None`]). Output: dlogits `[rows, classes]`.
 pub struct Backward<T> {
     rows: usize,
@@ -209,7 +210,7 @@ impl<T: Real> Backward<T> {
     fn rows(&self, rows: Range<usize>, counted: f64, io: &Io<'_>) {
         let n = self.classes;
         // SAFETY: nobody writes the inputs; the ranges of different tasks do not overlap.
-        let (x, lse, targets, dloss, dx) = unsafe {
+        let (x, logs, targets, dloss, dx) = unsafe {
             (
                 &io.inputs[0].slice::<T>()[rows.start * n..rows.end * n],
                 &io.inputs[1].slice::<T>()[rows.clone()],
@@ -229,9 +230,10 @@ impl<T: Real> Backward<T> {
         for (k, dx) in dx.chunks_mut(tile * n).enumerate() {
             let first = k * tile;
             let rows = dx.chunks_exact_mut(n).zip(x[first * n..].chunks_exact(n));
-            for ((dx, x), &lse) in rows.zip(&lse[first..]) {
+            for ((dx, x), &log) in rows.zip(&logs[first..]) {
+                let top = max(x);
                 for (dx, &x) in dx.iter_mut().zip(x) {
-                    *dx = x - lse;
+                    *dx = (x - top) - log;
                 }
             }
             for dx in dx.iter_mut() {
@@ -340,21 +342,21 @@ mod tests {
         let rows = targets.len();
         let (mut x, mut targets) = (x.to_vec(), targets.to_vec());
         let size = if o.reduction == Reduction::None { rows } else { 1 };
-        let (mut loss, mut lse) = (vec![T::nan(); size], vec![T::nan(); rows]);
+        let (mut loss, mut logs) = (vec![T::nan(); size], vec![T::nan(); rows]);
         run(
             &Forward::<T>::new(rows, n, o),
             &[Buf::over(&mut x), Buf::over(&mut targets)],
-            &[Buf::over(&mut loss), Buf::over(&mut lse)],
+            &[Buf::over(&mut loss), Buf::over(&mut logs)],
         );
-        (loss, lse)
+        (loss, logs)
     }
 
-    fn backward(x: &[f64], lse: &[f64], t: &[i64], dloss: &[f64], o: Options) -> Vec<f64> {
-        let (mut x, mut lse, mut t) = (x.to_vec(), lse.to_vec(), t.to_vec());
+    fn backward(x: &[f64], logs: &[f64], t: &[i64], dloss: &[f64], o: Options) -> Vec<f64> {
+        let (mut x, mut logs, mut t) = (x.to_vec(), logs.to_vec(), t.to_vec());
         let (mut dloss, mut dx) = (dloss.to_vec(), vec![f64::NAN; x.len()]);
         run(
             &Backward::<f64>::new(t.len(), x.len().checked_div(t.len()).unwrap_or(4), o),
-            &[Buf::over(&mut x), Buf::over(&mut lse), Buf::over(&mut t), Buf::over(&mut dloss)],
+            &[Buf::over(&mut x), Buf::over(&mut logs), Buf::over(&mut t), Buf::over(&mut dloss)],
             &[Buf::over(&mut dx)],
         );
         dx
@@ -374,12 +376,12 @@ mod tests {
                     let x: Vec<f64> = rng.vec(rows * n);
                     let narrow: Vec<f32> = x.iter().map(|&v| v as f32).collect();
                     let want = plain(&x, &t, n, o);
-                    let (loss, lse) = forward(&x, &t, n, o);
+                    let (loss, logs) = forward(&x, &t, n, o);
                     close(&loss, &want, 1e-12);
                     close(&forward(&narrow, &t, n, o).0, &want, 2e-6);
 
                     let dloss: Vec<f64> = rng.vec(loss.len());
-                    let dx = backward(&x, &lse, &t, &dloss, o);
+                    let dx = backward(&x, &logs, &t, &dloss, o);
                     if want.iter().any(|v| v.is_nan()) {
                         continue;
                     }
@@ -396,9 +398,9 @@ mod tests {
     fn targets_out_of_range_give_nan_for_their_row() {
         let o = Options { reduction: Reduction::None, label_smoothing: 0.0, ignore_index: None };
         let (x, t) = ([0.0; 12], [1, 3, -1, i64::MAX]);
-        let (loss, lse) = forward::<f64>(&x, &t, 3, o);
+        let (loss, logs) = forward::<f64>(&x, &t, 3, o);
         assert!(loss[0].is_finite() && loss[1..].iter().all(|l| l.is_nan()));
-        let dx = backward(&x, &lse, &t, &[1.0; 4], o);
+        let dx = backward(&x, &logs, &t, &[1.0; 4], o);
         assert!(dx[..3].iter().all(|d| d.is_finite()) && dx[3..].iter().all(|d| d.is_nan()));
     }
 }

@@ -33,7 +33,7 @@ impl Default for CrossEntropyOptions {
     }
 }
 
-/// Operands: logits [rows, classes], targets i64 [rows]. Results: loss, log-sum-exp of each row.
+/// Operands: logits [rows, classes], targets i64 [rows]. Results: loss, and what the gradient needs of each row.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct CrossEntropy {
     pub reduction: Reduction,
@@ -41,7 +41,7 @@ pub(crate) struct CrossEntropy {
     pub ignore_index: i64,
 }
 
-/// Operands: logits, log-sum-exp, targets, dloss.
+/// Operands: logits, second result of the loss, targets, dloss.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct CrossEntropyGrad {
     pub of: CrossEntropy,

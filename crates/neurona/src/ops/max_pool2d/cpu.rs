@@ -7,7 +7,7 @@ use crate::cpu::kernel::{Io, Kernel, share};
 use crate::cpu::math::Real;
 use crate::cpu::simd::vectorized;
 use crate::cpu::tasks::pieces;
-use crate::ops::pool::{Covering, LANES, Pool, combine, load, store};
+use crate::ops::pool::{Covering, LANES, Pool, combine, load, spread_halves, store};
 
 /// The greatest element of each window.
 ///
@@ -134,8 +134,7 @@ impl<T: Real, const L: usize> Best<T, L> {
     #[inline(always)]
     fn meet(&mut self, cell: [T; L], place: usize) {
         let place = T::of(place as f64);
-        for j in 0..L {
-            let v = cell[j];
+        for (j, v) in cell.into_iter().enumerate() {
             let wins = (v > self.value[j]) | v.is_nan();
             self.value[j] = if wins { v } else { self.value[j] };
             self.place[j] = if wins { place } else { self.place[j] };
@@ -191,10 +190,25 @@ impl<T: Real> Kernel for InputGrad<T> {
 fn input_grad<T: Real>(g: &Pool, rows: Range<usize>, dy: &[T], places: &[u8], dx: &mut [T]) {
     let (oh, ow) = (g.oh(), g.ow());
     let reach = g.c.next_multiple_of(LANES);
+    let halving = g.is_halving();
     let mut at = 0;
     for row in rows {
         let (image, iy) = (row / g.h, row % g.h);
         let oys = g.covering(0, iy);
+        if halving {
+            let dx = &mut dx[at..];
+            at += g.w * g.c;
+            if oys.is_empty() {
+                dx[..g.w * g.c].fill(T::zero());
+            } else {
+                let from = (image * oh + oys.start) * ow * g.c;
+                spread_halves(g, &dy[from..], &places[from..], dx, T::zero(), |s, gradient, winner| {
+                    let place = 2 * (iy & 1) + s;
+                    if winner == place as u8 { gradient } else { T::zero() }
+                });
+            }
+            continue;
+        }
         let mut across = Covering::new(g, 1);
         let last = (image * oh + oys.end) * ow * g.c;
         for ix in 0..g.w {

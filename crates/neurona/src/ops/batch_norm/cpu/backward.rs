@@ -109,11 +109,11 @@ impl<T: Real> TrainBackward<T> {
             // Slices of one length, so that the loops need no bounds checks.
             let (dy, x) = (&dy[k * w..][..n], &x[k * w..][..n]);
             let [mean, average, slope, scale] = [&*mean, &*average, &*slope, &*scale].map(|v| &v[..n]);
-            if !self.relu {
-                dx.copy_from_slice(dy);
-            }
-            for j in 0..n {
-                dx[j] = (dx[j] - average[j] - (x[j] - mean[j]) * slope[j]) * scale[j];
+            let place = |dy: T, j: usize| (dy - average[j] - (x[j] - mean[j]) * slope[j]) * scale[j];
+            if self.relu {
+                (0..n).for_each(|j| dx[j] = place(dx[j], j));
+            } else {
+                (0..n).for_each(|j| dx[j] = place(dy[j], j));
             }
         }
     }

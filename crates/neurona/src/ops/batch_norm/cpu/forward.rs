@@ -57,8 +57,8 @@ impl<T: Real> TrainForward<T> {
         mean.fill(T::zero());
         two_sums([x], mean, first, second, |[x], _| (x, T::zero()));
         let count = m.rows(task).len().max(1) as f64;
-        for j in 0..m.c {
-            mean[j] = T::of(narrow(first, m.c, j) / count);
+        for (j, mean) in mean.iter_mut().enumerate().take(m.c) {
+            *mean = T::of(narrow(first, m.c, j) / count);
         }
         repeat(mean, m.c);
         first.fill(T::zero());

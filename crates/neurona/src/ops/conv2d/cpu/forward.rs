@@ -3,7 +3,7 @@
 
 use super::depthwise::{Depthwise, Pass};
 use super::{Cut, Geometry, PIXELS, pad};
-use crate::cpu::gemm::micro::{Start, Tile, paired};
+use crate::cpu::gemm::micro::{Start, Tile};
 use crate::cpu::gemm::panel::{Panel, Transposed, packed_width, panels};
 use crate::cpu::gemm::{Activation, DEPTH, task_count};
 use crate::cpu::kernel::{Io, Kernel, share};
@@ -19,10 +19,8 @@ pub struct Forward {
     cut: Cut,
     /// Panels of one group's output channels.
     panels: Vec<Panel>,
-    /// Whether two steps of the reduction are packed side by side: for few output channels.
-    pairs: bool,
-    /// Floats of one group's packed weights.
-    packed: usize,
+    /// Columns of these panels with the zeros that fill the last.
+    packed_k: usize,
     /// Blocks of panels of all groups, one task each and part.
     panel_blocks: usize,
     /// Pieces in which one panel's weights are packed.
@@ -42,12 +40,7 @@ impl Forward {
     /// A convolution of the given sizes.
     pub fn new(g: Geometry, bias: bool, activation: Activation) -> Self {
         let (oh, ow) = (g.oh(), g.ow());
-        let paired = paired().filter(|width| g.group_k() > 0 && g.group_k() <= width.columns);
-        let pairs = paired.is_some();
-        let panels = match paired {
-            Some(width) => vec![Panel { start: 0, columns: g.group_k(), width }],
-            None => panels(g.group_k()),
-        };
+        let panels = panels(g.group_k());
         let tasks = task_count(g.flops() as usize);
         let cut = Cut::new(g.n, oh, ow, tasks, PIXELS);
         let total_panels = panels.len() * g.groups;
@@ -70,13 +63,8 @@ impl Forward {
         let (runs, length) = if whole_rows { (1, g.s * g.c) } else { (g.s, g.group_c()) };
         let segments: Vec<usize> =
             (0..g.r * runs).map(|i| i / runs * g.dilation[0] * line + i % runs * g.dilation[1] * g.c).collect();
-        let steps = if pairs { length.next_multiple_of(2) } else { length };
-        let packed = match paired {
-            Some(width) => segments.len() * steps * width.columns,
-            None => packed_width(g.group_k()) * g.taps() * g.group_c(),
-        };
         let b_segments =
-            panels.iter().map(|p| (0..segments.len()).map(|i| i * steps * p.width.columns).collect()).collect();
+            panels.iter().map(|p| (0..segments.len()).map(|i| i * length * p.width.columns).collect()).collect();
         let at_once = (DEPTH / length.max(1)).max(1);
         Forward {
             g,
@@ -85,10 +73,9 @@ impl Forward {
             activation,
             cut,
             panels,
-            pairs,
-            packed,
+            packed_k: packed_width(g.group_k()),
             panel_blocks,
-            pieces: if pairs { 1 } else { pieces.clamp(1, g.group_c().max(1)) },
+            pieces: pieces.clamp(1, g.group_c().max(1)),
             a_rows,
             c_rows,
             segments,
@@ -105,7 +92,7 @@ impl Forward {
 
     /// Where a panel of a group starts in the packed weights.
     fn packed_at(&self, group: usize, panel: &Panel) -> usize {
-        group * self.packed + panel.start * self.depth()
+        (group * self.packed_k + panel.start) * self.depth()
     }
 
     fn pack(&self, task: usize, io: &Io<'_>) {
@@ -114,9 +101,6 @@ impl Forward {
         let (group, panel) = (unit / self.panels.len(), &self.panels[unit % self.panels.len()]);
         let width = panel.width.columns;
         let at = self.packed_at(group, panel);
-        if self.pairs {
-            return self.pack_pairs(group, panel, io);
-        }
         let channels = share(g.group_c(), self.pieces, piece);
         let from = (group * g.group_k() + panel.start) * self.depth();
         let filters = Transposed {
@@ -131,30 +115,6 @@ impl Forward {
         };
         // SAFETY: no task writes an input, and each packs its own channels of its own panel.
         unsafe { filters.pack(io.workspace.ptr::<f32>().wrapping_add(at)) };
-    }
-
-    /// Packs a group's weights two steps at a time, each run of a window on its own.
-    fn pack_pairs(&self, group: usize, panel: &Panel, io: &Io<'_>) {
-        let g = &self.g;
-        let (c, taps, width) = (g.group_c(), g.taps(), panel.width.columns);
-        // SAFETY: no task writes an input, and each packs its own group.
-        let (weight, out) = unsafe {
-            let out = group * self.packed..(group + 1) * self.packed;
-            (io.inputs[1].slice::<f32>(), io.workspace.slice_mut::<f32>(out))
-        };
-        out.fill(0.0);
-        let filters = weight[group * panel.columns * self.depth()..].chunks_exact(self.depth());
-        for (j, filter) in filters.take(panel.columns).enumerate() {
-            for (run, &at) in self.b_segments[0].iter().enumerate() {
-                let first = run * self.length / c.max(1);
-                for tap in first..first + self.length / c.max(1) {
-                    for channel in 0..c {
-                        let t = (tap - first) * c + channel;
-                        out[at + (t / 2 * width + j) * 2 + t % 2] = filter[channel * taps + tap];
-                    }
-                }
-            }
-        }
     }
 
     fn multiply(&self, task: usize, io: &Io<'_>) {
@@ -196,7 +156,7 @@ impl Forward {
                     length: self.length,
                     b: packed.wrapping_add(b),
                     b_segments: self.b_segments[index % self.panels.len()][segments.clone()].as_ptr(),
-                    b_step: if self.pairs { 2 * width } else { width },
+                    b_step: width,
                     c: y.wrapping_add(column),
                     c_rows: std::ptr::null(),
                     columns: 0,
@@ -241,7 +201,7 @@ impl Kernel for Forward {
         if let Some(depthwise) = &self.depthwise {
             return depthwise.workspace();
         }
-        self.g.groups * self.packed * size_of::<f32>()
+        self.g.groups * self.packed_k * self.depth() * size_of::<f32>()
     }
 
     fn scratch(&self) -> usize {

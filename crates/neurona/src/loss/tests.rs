@@ -1,0 +1,91 @@
+//! All losses against PyTorch's values and gradients.
+
+use super::*;
+use crate::io::safetensors;
+use serde_json::Value;
+
+const ORACLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/oracle/losses.safetensors");
+
+fn agree(what: &str, got: &Tensor, want: &Tensor, tol: f64) {
+    assert_eq!(got.shape(), want.shape(), "{what}");
+    let (got, want) = (got.to_vec::<f64>().unwrap(), want.to_vec::<f64>().unwrap());
+    let scale = want.iter().filter(|w| w.is_finite()).fold(1.0, |m: f64, w| m.max(w.abs()));
+    for (i, (g, w)) in got.iter().zip(&want).enumerate() {
+        let same = g == w || (g.is_nan() && w.is_nan()) || (g - w).abs() <= tol * scale;
+        assert!(same, "{what}[{i}]: {g} but PyTorch has {w}");
+    }
+}
+
+fn loss(case: &Value, x: &Tensor, target: &Tensor) -> Result<Tensor> {
+    let attrs = &case["attrs"];
+    let reduction = match attrs["reduction"].as_str().unwrap() {
+        "none" => Reduction::None,
+        "sum" => Reduction::Sum,
+        _ => Reduction::Mean,
+    };
+    let ignore = attrs["ignore_index"].as_i64().unwrap_or(-100);
+    match case["op"].as_str().unwrap() {
+        "cross_entropy" => {
+            let smoothing = attrs["label_smoothing"].as_f64().unwrap();
+            let loss = CrossEntropyLoss::new().reduction(reduction).label_smoothing(smoothing).ignore_index(ignore);
+            loss.forward(x, target)
+        }
+        "nll" => NLLLoss::new().reduction(reduction).ignore_index(ignore).forward(x, target),
+        "binary_cross_entropy" => BCELoss::new().reduction(reduction).forward(x, target),
+        "binary_cross_entropy_with_logits" => BCEWithLogitsLoss::new().reduction(reduction).forward(x, target),
+        "mse" => MSELoss::new().reduction(reduction).forward(x, target),
+        "l1" => L1Loss::new().reduction(reduction).forward(x, target),
+        other => panic!("{other}"),
+    }
+}
+
+#[test]
+fn values_and_gradients_are_pytorchs() -> Result<()> {
+    let (tensors, cases) = safetensors::load_with_metadata(ORACLE)?;
+    let mut checked = 0;
+    for (name, case) in &cases {
+        let case: Value = serde_json::from_str(case).unwrap();
+        if case["attrs"]["weight"] == true {
+            continue; // Weights of classes are not there yet.
+        }
+        let part = |role: &str| tensors.get(&format!("{name}/{role}"));
+        let x = part("in0").unwrap().requires_grad()?;
+        let y = loss(&case, &x, part("in1").unwrap())?;
+        let tol = case["tol"].as_f64().unwrap();
+        agree(&format!("{name} loss"), &y, part("out0").unwrap(), tol);
+        if let (Some(dout), Some(din)) = (part("dout0"), part("din0")) {
+            let y = loss(&case, &x, part("in1").unwrap())?;
+            (&y * dout)?.sum()?.backward()?;
+            agree(&format!("{name} gradient"), &x.grad().unwrap(), din, tol);
+        }
+        checked += 1;
+    }
+    assert!(checked > 60, "{checked}");
+    Ok(())
+}
+
+#[test]
+fn shapes_must_be_equal() {
+    let (x, t) = (Tensor::from([[0.5f32], [0.5]]), Tensor::from([1.0f32, 0.0]));
+    for error in [x.mse_loss(&t), x.l1_loss(&t), x.binary_cross_entropy(&t), x.binary_cross_entropy_with_logits(&t)] {
+        let error = error.unwrap_err().to_string();
+        assert!(error.contains("must have the same shape (input [2, 1], target [2])"), "{error}");
+        assert!(error.contains(file!()), "{error}");
+    }
+    assert!(x.nll_loss(&t).is_err());
+}
+
+#[test]
+fn small_tails_keep_their_precision() -> Result<()> {
+    let loss = Tensor::from([20.0f32]).binary_cross_entropy_with_logits(&Tensor::from([1.0f32]))?.item::<f32>()?;
+    assert!((loss / 2.0611537e-9 - 1.0).abs() < 1e-5, "{loss}");
+    Ok(())
+}
+
+#[test]
+fn a_target_that_is_no_class_gives_nan() -> Result<()> {
+    let x = Tensor::from([[-1.0f32, -2.0], [-1.0, -2.0], [-1.0, -2.0]]);
+    let y = NLLLoss::new().reduction(Reduction::None).forward(&x, &Tensor::from([2i64, -1, 1]))?.to_vec::<f32>()?;
+    assert!(y[0].is_nan() && y[1].is_nan() && y[2] == 2.0, "{y:?}");
+    Ok(())
+}
