@@ -319,7 +319,6 @@ fn a_shape_error_names_op_path_and_shapes() -> Result<()> {
 }
 
 #[test]
-#[ignore = "Tensor::apply_all takes the place inside a closure, whose line is its own"]
 fn a_shape_error_names_the_callers_line() -> Result<()> {
     let error = Linear::new(2, 1)?.forward(&Tensor::zeros([1, 3], DType::F32)?).unwrap_err().to_string();
     assert!(error.contains("tests/modules.rs"), "{error}");

@@ -90,10 +90,7 @@ impl Cell {
     /// Stages the next value. It must have the cell's shape and type.
     pub fn stage(&self, value: Tensor) -> Result<()> {
         let mut state = self.state();
-        if value.meta() != state.leaf.meta() {
-            let operands = [("cell", state.leaf.meta()), ("value", value.meta())];
-            return Err(Error::operands("write", "the value does not have the cell's shape and type", &operands));
-        }
+        self.check(&state, &value)?;
         state.depth = if state.staged.is_some() { state.depth + 1 } else { 1 };
         state.staged = Some(value);
         Ok(())
@@ -101,10 +98,19 @@ impl Cell {
 
     /// Replaces the value at once; whatever was staged or accumulated is forgotten.
     pub fn set(&self, value: &Tensor) -> Result<()> {
-        self.stage(value.detach())?;
-        let storage = engine::value(&value.detach())?;
-        self.state().commit(&storage, self);
+        let storage = engine::value(value)?;
+        let mut state = self.state();
+        self.check(&state, value)?;
+        state.commit(&storage, self);
         Ok(())
+    }
+
+    fn check(&self, state: &CellState, value: &Tensor) -> Result<()> {
+        if value.meta() == state.leaf.meta() {
+            return Ok(());
+        }
+        let operands = [("cell", state.leaf.meta()), ("value", value.meta())];
+        Err(Error::operands("write", "the value does not have the cell's shape and type", &operands))
     }
 
     /// How often it has been written.

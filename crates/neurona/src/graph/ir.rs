@@ -169,10 +169,13 @@ pub(crate) fn build(trace: &Trace, expansion: &Expansion, walk: u32) -> Result<I
         let node = trace.nodes[at.node as usize].clone();
         expansion.resolve(&Tensor { node, out: at.out as usize })
     };
-    for at in &trace.roots {
+    // The last first: gradients of the last layers are there first, and an activation whose layer's gradients
+    // are all computed makes room for what comes before it.
+    for at in trace.roots.iter().rev() {
         let value = place(&mut ir, &mut done, &tensor(*at), trace, expansion, walk);
         ir.roots.push(value);
     }
+    ir.roots.reverse();
     // Writes come last, so that whatever reads a cell runs before the cell is overwritten.
     for write in &trace.writes {
         let value = place(&mut ir, &mut done, &tensor(write.value), trace, expansion, walk);

@@ -77,8 +77,12 @@ fn fuse_relu(ir: Ir) -> Result<Ir> {
                     joins.insert(index);
                 }
             }
-            Kind::Op(Op::BatchNormTrainGrad(_)) if matches!(producer(node.inputs[0]), Some((_, Op::ReluGrad(_)))) => {
-                joins.insert(index);
+            // Not through a view: the mask must have the shape of what it masks.
+            Kind::Op(Op::BatchNormTrainGrad(_)) => {
+                let dy = node.inputs[0];
+                if once(&dy) && matches!(ir.nodes[dy.node].kind, Kind::Op(Op::ReluGrad(_))) {
+                    joins.insert(index);
+                }
             }
             _ => {}
         }

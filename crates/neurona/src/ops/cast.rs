@@ -45,14 +45,18 @@ impl Tensor {
 fn tile(op: &Op, inputs: &[DType], _output: DType) -> Option<TileFn> {
     let Op::Cast(Cast { to }) = op else { return None };
     // 16-bit floats are f32 in registers; rounding to them is the program's business.
-    macro_rules! from { ($t:ty) => { match to.compute() {
-        DType::F32 => tile!(|x: $t| -> f32 { x as f32 }),
-        DType::F64 => tile!(|x: $t| -> f64 { x as f64 }),
-        DType::I64 => tile!(|x: $t| -> i64 { x as i64 }),
-        // By way of i64, so that 300 becomes 44 and −1 becomes 255, as in PyTorch.
-        DType::U8 => tile!(|x: $t| -> u8 { x as i64 as u8 }),
-        _ => tile!(|x: $t| -> u8 { (x != 0 as $t) as u8 }),
-    } } }
+    macro_rules! from {
+        ($t:ty) => {
+            match to.compute() {
+                DType::F32 => tile!(|x: $t| -> f32 { x as f32 }),
+                DType::F64 => tile!(|x: $t| -> f64 { x as f64 }),
+                DType::I64 => tile!(|x: $t| -> i64 { x as i64 }),
+                // By way of i64, so that 300 becomes 44 and −1 becomes 255, as in PyTorch.
+                DType::U8 => tile!(|x: $t| -> u8 { x as i64 as u8 }),
+                _ => tile!(|x: $t| -> u8 { (x != 0 as $t) as u8 }),
+            }
+        };
+    }
     match inputs[0] {
         DType::F32 => from!(f32),
         DType::F64 => from!(f64),

@@ -19,7 +19,11 @@ impl Operation for Expand {
     }
     fn outputs(&self, inputs: &[&Meta]) -> Result<Metas> {
         if inputs[0].shape.broadcast(&self.shape).as_ref() != Some(&self.shape) {
-            return Err(Error::operands("broadcast_to", format!("does not fit {}", self.shape), &[("input", inputs[0])]));
+            return Err(Error::operands(
+                "broadcast_to",
+                format!("does not fit {}", self.shape),
+                &[("input", inputs[0])],
+            ));
         }
         one(Meta { shape: self.shape.clone(), dtype: inputs[0].dtype })
     }

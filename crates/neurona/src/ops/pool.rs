@@ -5,6 +5,9 @@ use std::ops::Range;
 use crate::cpu::kernel::Plain;
 use crate::tensor::Meta;
 
+/// Options beyond this are mistakes, and below it no sum of sizes overflows.
+pub(crate) const LARGEST: usize = 1 << 30;
+
 /// How a pooling window looks and moves.
 ///
 /// ```
@@ -38,6 +41,9 @@ impl PoolOptions {
         let PoolOptions { kernel, stride, padding, ceil_mode } = *self;
         if kernel.contains(&0) || stride.contains(&0) {
             return Err("window and stride must be at least 1".into());
+        }
+        if [kernel, stride, padding].concat().iter().any(|&size| size > LARGEST) {
+            return Err(format!("window, stride and padding must be at most {LARGEST}"));
         }
         if padding[0] > kernel[0] / 2 || padding[1] > kernel[1] / 2 {
             return Err(format!("padding {padding:?} is more than half the window {kernel:?}"));

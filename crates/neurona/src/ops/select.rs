@@ -33,7 +33,11 @@ impl Operation for Where {
 }
 
 fn tile(_op: &Op, _inputs: &[DType], output: DType) -> Option<TileFn> {
-    macro_rules! of { ($t:ty) => { tile!(|c: u8, a: $t, b: $t| -> $t { if c != 0 { a } else { b } }) } }
+    macro_rules! of {
+        ($t:ty) => {
+            tile!(|c: u8, a: $t, b: $t| -> $t { if c != 0 { a } else { b } })
+        };
+    }
     match output {
         DType::F32 => of!(f32),
         DType::F64 => of!(f64),

@@ -1,11 +1,11 @@
 //! `sigmoid`: the logistic function 1 / (1 + e⁻ˣ).
 
 use super::{At, Elementwise, Op, Operation, Run, one};
+use crate::Result;
 use crate::cpu::elementwise::{TileFn, float_tile};
 use crate::cpu::math::Real;
 use crate::graph::node::Metas;
 use crate::tensor::{DType, Meta, Tensor};
-use crate::Result;
 
 /// The logistic function 1 / (1 + e⁻ˣ).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

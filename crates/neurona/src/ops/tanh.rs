@@ -1,11 +1,11 @@
 //! `tanh`: the hyperbolic tangent.
 
 use super::{At, Elementwise, Op, Operation, Run, one};
+use crate::Result;
 use crate::cpu::elementwise::{TileFn, float_tile};
 use crate::cpu::math::Real;
 use crate::graph::node::Metas;
 use crate::tensor::{DType, Meta, Tensor};
-use crate::Result;
 
 /// The hyperbolic tangent.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

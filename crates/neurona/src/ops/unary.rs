@@ -1,11 +1,11 @@
 //! Functions of one element: `neg`, `exp`, `log`, `sqrt`, `abs`.
 
 use super::{At, Elementwise, Op, Operation, Run, one};
+use crate::Result;
 use crate::cpu::elementwise::{TileFn, float_tile, tile};
 use crate::cpu::math::Real;
 use crate::graph::node::Metas;
 use crate::tensor::{DType, Meta, Tensor};
-use crate::Result;
 
 macro_rules! unary { ($(
     $(#[$doc:meta])* $Op:ident $method:ident ($whole:literal) |$x:ident, $y:ident, $dy:ident| $rule:expr;

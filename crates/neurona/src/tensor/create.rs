@@ -8,8 +8,8 @@ use crate::{Error, Result};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-/// Shapes beyond this many elements are refused before anything is allocated: no machine here has the room.
-const MOST: usize = 1 << 40;
+/// Shapes beyond this many elements are refused before anything is allocated: 256 GiB of f32.
+const MOST: usize = 1 << 36;
 
 impl Tensor {
     /// A tensor of these elements in row-major order.
@@ -30,10 +30,11 @@ impl Tensor {
     #[track_caller]
     pub fn from_slice<T: Element>(values: &[T], shape: impl Into<Shape>) -> Result<Tensor> {
         let meta = Meta::new(shape, T::DTYPE);
-        checked(&meta.shape)?;
+        let place = super::here();
+        checked("from_vec", &meta.shape).map_err(|e| e.at(place.clone()))?;
         if meta.shape.numel() != values.len() {
             let problem = format!("{} values do not fill the shape", values.len());
-            return Err(Error::operands("from_vec", problem, &[("shape", &meta)]).at(super::here()));
+            return Err(Error::operands("from_vec", problem, &[("shape", &meta)]).at(place));
         }
         Ok(Tensor::of_storage(meta, T::store(values)))
     }
@@ -69,8 +70,8 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn full(shape: impl Into<Shape>, value: impl Into<Number>, dtype: DType) -> Result<Tensor> {
-        let shape = shape.into();
-        checked(&shape)?;
+        let (shape, place) = (shape.into(), super::here());
+        checked("full", &shape).map_err(|e| e.at(place))?;
         let scalar = Tensor::numbers([value.into()], Meta::new((), dtype));
         if shape.is_empty() { Ok(scalar) } else { Tensor::apply(Expand { shape }, &[&scalar]) }
     }
@@ -113,8 +114,8 @@ impl Tensor {
     /// Uniform random numbers from 0 to 1, from the process's generator (see [`manual_seed`](super::manual_seed)).
     #[track_caller]
     pub fn rand(shape: impl Into<Shape>) -> Result<Tensor> {
-        let shape = shape.into();
-        checked(&shape)?;
+        let (shape, place) = (shape.into(), super::here());
+        checked("rand", &shape).map_err(|e| e.at(place))?;
         let values = super::random::uniform(shape.numel());
         Tensor::from_slice(&values, shape)
     }
@@ -122,19 +123,18 @@ impl Tensor {
     /// Normally distributed random numbers with mean 0 and deviation 1, from the process's generator.
     #[track_caller]
     pub fn randn(shape: impl Into<Shape>) -> Result<Tensor> {
-        let shape = shape.into();
-        checked(&shape)?;
+        let (shape, place) = (shape.into(), super::here());
+        checked("randn", &shape).map_err(|e| e.at(place))?;
         let values = super::random::normal(shape.numel());
         Tensor::from_slice(&values, shape)
     }
 }
 
 /// Refuses shapes whose number of elements overflows or is beyond any machine.
-#[track_caller]
-pub(crate) fn checked(shape: &Shape) -> Result<()> {
+pub(crate) fn checked(op: &'static str, shape: &Shape) -> Result<()> {
     let total = shape.iter().try_fold(1usize, |n, &d| n.checked_mul(d.max(1)));
     if total.is_none_or(|n| n > MOST) {
-        return Err(Error::op("create", format!("a tensor of shape {shape} is too large")).at(super::here()));
+        return Err(Error::op(op, format!("a tensor of shape {shape} is too large")));
     }
     Ok(())
 }

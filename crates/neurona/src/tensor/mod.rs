@@ -97,8 +97,16 @@ impl Tensor {
     #[track_caller]
     pub(crate) fn apply_all(op: impl Into<Op>, inputs: &[&Tensor]) -> Result<SmallVec<[Tensor; 2]>> {
         let op = op.into();
+        let place = here();
         let metas: SmallVec<[&Meta; 4]> = inputs.iter().map(|t| t.meta()).collect();
-        let outputs = op.outputs(&metas).map_err(|e| e.at(here()))?;
+        let checked = op.outputs(&metas).and_then(|outputs| {
+            outputs.iter().try_for_each(|meta| create::checked(op.name(), &meta.shape))?;
+            Ok(outputs)
+        });
+        let outputs = match checked {
+            Ok(outputs) => outputs,
+            Err(e) => return Err(e.at(place)),
+        };
         let requires_grad = GRAD.get() && inputs.iter().any(|t| t.node.requires_grad);
         let device = inputs
             .iter()
@@ -106,7 +114,7 @@ impl Tensor {
             .map_or(Device::Cpu, |t| t.device());
         let inputs: Inputs = inputs.iter().map(|t| (*t).clone()).collect();
         let count = outputs.len();
-        let node = Node::new(Source::Op(op), inputs, outputs, device, requires_grad, here());
+        let node = Node::new(Source::Op(op), inputs, outputs, device, requires_grad, place);
         Ok((0..count).map(|out| Tensor { node: node.clone(), out }).collect())
     }
 
@@ -146,7 +154,10 @@ impl Tensor {
 
     #[track_caller]
     pub(crate) fn dim(&self, op: &'static str, dim: isize) -> Result<usize> {
-        self.shape().dim(dim).ok_or_else(|| self.error(op, format!("there is no dimension {dim}")))
+        match self.shape().dim(dim) {
+            Some(dim) => Ok(dim),
+            None => Err(self.error(op, format!("there is no dimension {dim}"))),
+        }
     }
 
     /// The number of elements.

@@ -48,13 +48,6 @@ impl Shape {
         self.iter().enumerate().filter(|(i, _)| *i != dim).map(|(_, n)| *n).collect()
     }
 
-    /// The shape with dimension `dim` of size `size`.
-    pub(crate) fn with(&self, dim: usize, size: usize) -> Shape {
-        let mut s = self.clone();
-        s.0[dim] = size;
-        s
-    }
-
     /// Sizes of two operands broadcast against each other, or `None` when they do not fit.
     pub fn broadcast(&self, other: &Shape) -> Option<Shape> {
         let rank = self.len().max(other.len());

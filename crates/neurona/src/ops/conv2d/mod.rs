@@ -3,6 +3,7 @@
 pub(crate) mod cpu;
 pub(crate) mod reference;
 
+use super::pool::LARGEST;
 use super::{At, Op, Operation, Spatial, one};
 use crate::cpu::gemm::Activation;
 use crate::cpu::kernel::Kernel;
@@ -77,6 +78,12 @@ impl Conv2dOptions {
         if flat.contains(&0) || self.groups == 0 {
             return Err("stride, dilation and groups must be at least 1".into());
         }
+        if r == 0 || s == 0 {
+            return Err("the filter has no elements".into());
+        }
+        if flat.iter().chain(&self.padding).chain(&x.shape[..]).chain(&w.shape[..]).any(|&size| size > LARGEST) {
+            return Err(format!("sizes, stride, padding and dilation must be at most {LARGEST}"));
+        }
         if c % self.groups != 0 || k % self.groups != 0 {
             return Err(format!("{c} input and {k} output channels do not divide into {} groups", self.groups));
         }
@@ -85,7 +92,7 @@ impl Conv2dOptions {
         }
         for (size, kernel, axis) in [(h, r, 0), (width, s, 1)] {
             let reach = self.dilation[axis] * kernel.saturating_sub(1) + 1;
-            if kernel == 0 || size + 2 * self.padding[axis] < reach {
+            if size + 2 * self.padding[axis] < reach {
                 return Err(format!("a filter that covers {reach} does not fit a padded size of {}", size + 2 * self.padding[axis]));
             }
         }

@@ -13,7 +13,7 @@ use crate::cpu::simd::vectorized;
 use crate::cpu::tasks::pieces;
 
 pub use arg::Arg;
-pub use strided::{Strided, over};
+pub use strided::over;
 
 /// What elements are joined to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
