@@ -16,7 +16,7 @@ use work::Work;
 /// Each workload is a network and a batch size: lab (two convolutions, three linear layers), bn (three
 /// convolutions with batch norm), mlp500 and mlp784 (linear layers), r18 (ResNet-18 for 32 by 32 pixels).
 #[derive(clap::Args)]
-#[command(after_help = "\
+#[command(allow_negative_numbers = true, after_help = "\
 Example:
   neurona bench --threads 2 --seconds 1 lab_b4 r18_b32")]
 pub struct Args {

@@ -10,9 +10,14 @@ use std::process::ExitCode;
 
 /// Trains and measures image classifiers.
 #[derive(Parser)]
-#[command(name = "neurona", version, arg_required_else_help = true, after_help = "\
+#[command(
+    name = "neurona",
+    version,
+    arg_required_else_help = true,
+    after_help = "\
 Example:
-  neurona train --epochs 5    trains on the images that are built in and says how well it went")]
+  neurona train --epochs 5    trains on the images that are built in and says how well it went"
+)]
 struct Cli {
     #[command(subcommand)]
     command: Command,

@@ -32,7 +32,7 @@ const WEIGHT_DECAY: f64 = 5e-4;
 /// result.png (loss, accuracy and confusion matrix). The same seed gives the same model, whatever the number
 /// of threads.
 #[derive(clap::Args)]
-#[command(after_help = "\
+#[command(allow_negative_numbers = true, after_help = "\
 Example:
   neurona train --epochs 5 --lr 0.05 --seed 1 --output runs")]
 pub struct Args {
@@ -122,7 +122,10 @@ fn train_epoch(
     let steps = images.len().div_ceil(args.batch_size);
     let (mut loss_sum, mut right) = (0.0, 0);
     progress.start_epoch(epoch);
-    for (step, places) in random::permutation(images.len()).chunks(args.batch_size).enumerate() {
+    let order = random::permutation(images.len());
+    for step in 0..steps {
+        // Shared out evenly: a last batch of a few images would pull batch norm's statistics off.
+        let places = &order[step * order.len() / steps..(step + 1) * order.len() / steps];
         opt.set_lr(one_cycle((epoch - 1) * steps + step, args.epochs * steps, args.lr));
         let key = random::next_key();
         let (x, y) = images.batch_mirrored(places, |i| random::at(key, i as u64) & 1 == 1)?;

@@ -43,8 +43,8 @@ impl Folder {
     pub fn replace(&self, name: &str, write: impl FnOnce(&Path) -> Outcome) -> Outcome {
         // The ending stays: it tells what kind of picture to write.
         let (partial, path) = (self.0.join(format!(".partial-{name}")), self.0.join(name));
-        let result = write(&partial)
-            .and_then(|()| fs::rename(&partial, &path).map_err(|e| Failure::file("write", &path, e)));
+        let result =
+            write(&partial).and_then(|()| fs::rename(&partial, &path).map_err(|e| Failure::file("write", &path, e)));
         if result.is_err() {
             let _ = fs::remove_file(&partial);
         }
@@ -81,7 +81,14 @@ mod tests {
         assert_eq!(second.path().file_name().unwrap(), "x-2");
         first.write("a.txt", "one").unwrap();
         first.write("a.txt", "two").unwrap();
-        assert!(first.replace("b.txt", |p| { fs::write(p, "half").unwrap(); Err(Failure::NobodyListens) }).is_err());
+        assert!(
+            first
+                .replace("b.txt", |p| {
+                    fs::write(p, "half").unwrap();
+                    Err(Failure::NobodyListens)
+                })
+                .is_err()
+        );
         let names: Vec<_> = fs::read_dir(first.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
         assert_eq!(names, ["a.txt"]);
         assert_eq!(fs::read_to_string(first.path().join("a.txt")).unwrap(), "two");

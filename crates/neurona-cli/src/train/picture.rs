@@ -7,6 +7,7 @@ use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 use plotters::style::{FontTransform, register_font};
+use std::ops::Range;
 use std::path::Path;
 
 /// Our own font: machines that train often have none.
@@ -24,6 +25,14 @@ type Drawn = Result<(), Box<dyn std::error::Error>>;
 /// A line of a chart: its name, its colour and how to read it from an epoch.
 type Curve = (&'static str, RGBColor, fn(&Epoch) -> f64);
 
+/// What a chart shows besides its curves.
+struct Frame {
+    title: &'static str,
+    range: Range<f64>,
+    decimals: usize,
+    legend: SeriesLabelPosition,
+}
+
 /// Draws the picture into a PNG file.
 pub fn draw(path: &Path, history: &[Epoch], confusion: &Confusion, classes: &[String]) -> Outcome {
     paint(path, history, confusion, classes).map_err(|e| Failure::file("draw", path, e))
@@ -38,38 +47,35 @@ fn paint(path: &Path, history: &[Epoch], confusion: &Confusion, classes: &[Strin
 
     let highest = history.iter().flat_map(|e| [e.train_loss, e.test_loss]).fold(0.0, f64::max);
     let curves: [Curve; 2] = [("training", TRAIN, |e| e.train_loss), ("test", TEST, |e| e.test_loss)];
-    chart(&loss, "Loss", history, 0.0..highest.max(1e-3) * 1.05, &curves, SeriesLabelPosition::UpperRight)?;
+    let range = 0.0..highest.max(1e-3) * 1.05;
+    let frame = Frame { title: "Loss", range, decimals: 2, legend: SeriesLabelPosition::UpperRight };
+    chart(&loss, frame, history, &curves)?;
 
     let lowest = history.iter().flat_map(|e| [e.train_accuracy, e.test_accuracy]).fold(1.0, f64::min);
     let floor = (lowest * 10.0).floor() * 10.0;
     let curves: [Curve; 2] =
         [("training", TRAIN, |e| 100.0 * e.train_accuracy), ("test", TEST, |e| 100.0 * e.test_accuracy)];
-    chart(&accuracy, "Accuracy in %", history, floor..100.0, &curves, SeriesLabelPosition::LowerRight)?;
+    let range = floor.min(90.0)..100.0;
+    let frame = Frame { title: "Accuracy in %", range, decimals: 0, legend: SeriesLabelPosition::LowerRight };
+    chart(&accuracy, frame, history, &curves)?;
 
     matrix_of(&matrix, confusion, classes)?;
     root.present()?;
     Ok(())
 }
 
-fn chart(
-    area: &Area<'_>,
-    title: &str,
-    history: &[Epoch],
-    range: std::ops::Range<f64>,
-    curves: &[Curve],
-    legend: SeriesLabelPosition,
-) -> Drawn {
+fn chart(area: &Area<'_>, frame: Frame, history: &[Epoch], curves: &[Curve]) -> Drawn {
     let font = |size: i32| ("sans-serif", size).into_font().color(&INK);
     let last = history.len() as f64;
     // A single epoch is a point, in the middle.
     let across = if history.len() > 1 { 1.0..last } else { 0.0..2.0 };
     let mut chart = ChartBuilder::on(area)
-        .caption(title, font(24))
+        .caption(frame.title, font(24))
         .margin(18)
         .margin_right(28)
         .x_label_area_size(52)
         .y_label_area_size(58)
-        .build_cartesian_2d(across, range)?;
+        .build_cartesian_2d(across, frame.range)?;
     chart
         .configure_mesh()
         .bold_line_style(GRID)
@@ -81,7 +87,7 @@ fn chart(
         .x_labels(history.len().min(10) + 1)
         .x_label_formatter(&|x| if x.fract() == 0.0 { format!("{x:.0}") } else { String::new() })
         .y_labels(8)
-        .y_label_formatter(&|y| if y.fract().abs() < 1e-9 { format!("{y:.0}") } else { format!("{y:.2}") })
+        .y_label_formatter(&|y| format!("{y:.*}", frame.decimals))
         .draw()?;
     for (name, colour, value) in curves {
         let points = || history.iter().map(|e| (e.epoch as f64, value(e)));
@@ -93,7 +99,7 @@ fn chart(
     }
     chart
         .configure_series_labels()
-        .position(legend)
+        .position(frame.legend)
         .margin(14)
         .legend_area_size(34)
         .label_font(font(18))

@@ -67,7 +67,8 @@ pub(super) fn assemble(
         return Err(wrong(labels_name, format!("labels have 1 dimension, not {:?}", labels.shape)));
     }
     if images.shape[0] != labels.shape[0] {
-        let problem = format!("{} labels for the {} images of {}", labels.shape[0], images.shape[0], images_name.display());
+        let problem =
+            format!("{} labels for the {} images of {}", labels.shape[0], images.shape[0], images_name.display());
         return Err(wrong(labels_name, problem));
     }
     let labels: Vec<i64> = labels.data.into_iter().map(i64::from).collect();
@@ -152,7 +153,9 @@ mod tests {
     fn garbage_is_named() {
         assert!(problem(b"PNG and so on").contains("not an idx file"));
         assert!(problem(&[0, 0, 13, 1, 0, 0, 0, 0]).contains("0x0d"));
-        assert!(problem(&[0, 0, 8, 3, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255]).contains("too large"));
+        assert!(
+            problem(&[0, 0, 8, 3, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255]).contains("too large")
+        );
         assert!(problem(&[&GOOD[..], &[5]].concat()).contains("longer"));
         assert!(problem(&[0x1f, 0x8b, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9]).contains("cannot be decoded"));
     }

@@ -107,8 +107,7 @@ impl<'a> Printer<'a> {
         printer.visit(0, 0, &mut |i| shown.push(value(i)));
         if tensor.dtype().is_float() {
             // Zeros, NaN and infinities have no say in the style or the width.
-            let telling: Vec<f64> =
-                shown.iter().map(|v| v.as_f64()).filter(|v| v.is_finite() && *v != 0.0).collect();
+            let telling: Vec<f64> = shown.iter().map(|v| v.as_f64()).filter(|v| v.is_finite() && *v != 0.0).collect();
             printer.style = float_style(&telling);
             shown = telling.into_iter().map(Number::Float).collect();
         } else if tensor.dtype() == DType::Bool {
