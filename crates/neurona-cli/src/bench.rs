@@ -1,4 +1,4 @@
-//! `neurona bench`: how fast this machine trains the networks that `shared/peers` measures PyTorch with.
+//! `neurona bench`: how fast this machine trains the networks that `bench/` measures PyTorch with.
 
 mod work;
 
@@ -16,9 +16,12 @@ use work::Work;
 /// Each workload is a network and a batch size: lab (two convolutions, three linear layers), bn (three
 /// convolutions with batch norm), mlp500 and mlp784 (linear layers), r18 (ResNet-18 for 32 by 32 pixels).
 #[derive(clap::Args)]
-#[command(allow_negative_numbers = true, after_help = "\
+#[command(
+    allow_negative_numbers = true,
+    after_help = "\
 Example:
-  neurona bench --threads 2 --seconds 1 lab_b4 r18_b32")]
+  neurona bench --threads 2 --seconds 1 lab_b4 r18_b32"
+)]
 pub struct Args {
     /// Where to run.
     #[arg(long, default_value = "cpu", value_parser = flags::device)]
@@ -44,7 +47,12 @@ struct Row {
     train_per_s: f64,
     infer_per_s: f64,
     step_us: f64,
+    /// Of a step: tracing, looking the plan up, storing what it computed. All that is not a kernel.
+    overhead_us: f64,
     threads: usize,
+    /// Memory of the process before the network was made, and at its peak; absent where the system does not tell.
+    baseline_bytes: Option<u64>,
+    peak_bytes: Option<u64>,
 }
 
 /// Runs the command.
@@ -54,7 +62,7 @@ pub fn run(args: &Args) -> Outcome {
     }
     if !args.json {
         say(format!("{} threads on {}", neurona::num_threads(), args.device))?;
-        say(format!("{:<12} {:>14} {:>14} {:>14}", "work", "trained/s", "inferred/s", "step in µs"))?;
+        say(format!("{:<12} {:>14} {:>14} {:>14} {:>16}", "work", "trained/s", "inferred/s", "step in µs", "not in kernels"))?;
     }
     let works = if args.works.is_empty() { Work::ALL } else { &args.works };
     for work in works {
@@ -63,8 +71,8 @@ pub fn run(args: &Args) -> Outcome {
             // A struct of numbers and plain strings always has a JSON form.
             say(serde_json::to_string(&row).unwrap_or_default())?;
         } else {
-            let Row { work, train_per_s, infer_per_s, step_us, .. } = row;
-            say(format!("{work:<12} {train_per_s:>14.1} {infer_per_s:>14.1} {step_us:>14.1}"))?;
+            let Row { work, train_per_s, infer_per_s, step_us, overhead_us, .. } = row;
+            say(format!("{work:<12} {train_per_s:>14.1} {infer_per_s:>14.1} {step_us:>14.1} {overhead_us:>16.1}"))?;
         }
     }
     Ok(())
@@ -72,6 +80,7 @@ pub fn run(args: &Args) -> Outcome {
 
 fn measure(work: Work, seconds: f64) -> neurona::Result<Row> {
     neurona::manual_seed(0);
+    let baseline_bytes = memory("VmRSS:");
     let batch = work.batch();
     let net = work.network()?;
     let x = Tensor::randn(work.input())?;
@@ -79,13 +88,18 @@ fn measure(work: Work, seconds: f64) -> neurona::Result<Row> {
     let y = Tensor::from_vec(labels, [batch])?;
     let mut opt = Sgd::new(net.parameters(), 1e-3).momentum(0.9);
 
+    let mut overhead = f64::INFINITY;
     let step = best_mean(seconds, || {
+        let (start, before) = (Instant::now(), neurona::stats().running);
         opt.zero_grad();
         let out = net.forward(&x)?;
         let loss = out.cross_entropy(&y)?;
         loss.backward()?;
         opt.step()?;
-        loss.item::<f32>().map(drop)
+        loss.item::<f32>()?;
+        let outside = start.elapsed() - (neurona::stats().running - before);
+        overhead = overhead.min(outside.as_secs_f64());
+        Ok(())
     })?;
     net.eval();
     let inference = best_mean(seconds, || no_grad(|| net.forward(&x))?.to_vec::<f32>().map(drop))?;
@@ -97,8 +111,18 @@ fn measure(work: Work, seconds: f64) -> neurona::Result<Row> {
         train_per_s: tenths(batch as f64 / step),
         infer_per_s: tenths(batch as f64 / inference),
         step_us: tenths(step * 1e6),
+        overhead_us: tenths(overhead * 1e6),
         threads: neurona::num_threads(),
+        baseline_bytes,
+        peak_bytes: memory("VmHWM:"),
     })
+}
+
+/// A line of what Linux says of this process's memory, in bytes.
+fn memory(line: &str) -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let kibibytes: u64 = status.lines().find_map(|l| l.strip_prefix(line))?.split_whitespace().next()?.parse().ok()?;
+    Some(kibibytes * 1024)
 }
 
 /// Seconds of one call: the best mean of five windows, after five calls to warm up. The peers' scripts do the same.

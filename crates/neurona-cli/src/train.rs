@@ -32,9 +32,12 @@ const WEIGHT_DECAY: f64 = 5e-4;
 /// result.png (loss, accuracy and confusion matrix). The same seed gives the same model, whatever the number
 /// of threads.
 #[derive(clap::Args)]
-#[command(allow_negative_numbers = true, after_help = "\
+#[command(
+    allow_negative_numbers = true,
+    after_help = "\
 Example:
-  neurona train --epochs 5 --lr 0.05 --seed 1 --output runs")]
+  neurona train --epochs 5 --lr 0.05 --seed 1 --output runs"
+)]
 pub struct Args {
     /// How often to go through all training images.
     #[arg(long, value_name = "N", default_value = "12", value_parser = flags::count)]

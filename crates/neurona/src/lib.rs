@@ -16,8 +16,8 @@ pub mod io;
 pub mod loss;
 pub mod models;
 pub mod nn;
-pub mod optim;
 pub(crate) mod ops;
+pub mod optim;
 pub mod tensor;
 
 pub use error::{Error, OpError, Place, Result};
@@ -29,5 +29,6 @@ pub use graph::engine::{Stats, num_threads, set_fusion, set_num_threads, stats};
 pub use ops::batch_norm::{Normalized, RunningStats};
 pub use ops::conv2d::Conv2dOptions;
 pub use ops::cross_entropy::{CrossEntropyOptions, Reduction};
+pub use ops::pad::PadMode;
 pub use ops::pool::PoolOptions;
 pub use tensor::{DType, Device, Element, Number, Shape, Tensor, manual_seed, no_grad};

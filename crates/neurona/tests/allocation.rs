@@ -46,7 +46,8 @@ fn a_plan_runs_without_allocating_and_without_new_plans() -> Result<()> {
     neurona::observe_runs(|begins| RUNNING.store(begins, Ordering::SeqCst));
     for threads in [1, 2, 3] {
         neurona::set_num_threads(threads);
-        let net = Net { conv1: Conv2d::new(3, 8, 3)?, conv2: Conv2d::new(8, 16, 3)?.padding(1), fc: Linear::new(16, 10)? };
+        let net =
+            Net { conv1: Conv2d::new(3, 8, 3)?, conv2: Conv2d::new(8, 16, 3)?.padding(1), fc: Linear::new(16, 10)? };
         let mut both = Composite::new(vec![
             Box::new(Sgd::new(net.conv1.parameters(), 0.01).momentum(0.9)),
             Box::new(Adam::new([net.conv2.parameters(), net.fc.parameters()].concat(), 0.01)),

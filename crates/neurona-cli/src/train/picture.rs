@@ -84,8 +84,10 @@ fn chart(area: &Area<'_>, frame: Frame, history: &[Epoch], curves: &[Curve]) -> 
         .label_style(font(17))
         .axis_desc_style(font(18))
         .x_desc("epoch")
-        .x_labels(history.len().min(10) + 1)
-        .x_label_formatter(&|x| if x.fract() == 0.0 { format!("{x:.0}") } else { String::new() })
+        .x_labels(history.len().clamp(3, 11))
+        .x_label_formatter(&|x| {
+            if x.fract() == 0.0 && (1.0..=last).contains(x) { format!("{x:.0}") } else { String::new() }
+        })
         .y_labels(8)
         .y_label_formatter(&|y| format!("{y:.*}", frame.decimals))
         .draw()?;

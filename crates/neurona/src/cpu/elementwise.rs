@@ -142,13 +142,16 @@ impl Kernel for Program {
                 match &operand.access {
                     Access::Scalar => {}
                     Access::Full if operand.dtype.compute() == operand.dtype => {
-                        addresses[i] = io.inputs[i].part::<u8>(start * operand.dtype.size(), n * operand.dtype.size()).ptr();
+                        addresses[i] =
+                            io.inputs[i].part::<u8>(start * operand.dtype.size(), n * operand.dtype.size()).ptr();
                     }
                     Access::Full => {
                         // SAFETY: `start..start + n` lies in the operand, which has as many elements as the result.
                         unsafe { copy(operand.dtype, io.inputs[i], start, register(i), 0, n) }
                     }
-                    Access::Strided(strides) => self.gather(strides, operand.dtype, io.inputs[i], start, n, register(i)),
+                    Access::Strided(strides) => {
+                        self.gather(strides, operand.dtype, io.inputs[i], start, n, register(i))
+                    }
                 }
             }
             for (j, instruction) in self.instructions.iter().enumerate() {
@@ -159,7 +162,9 @@ impl Kernel for Program {
                     .position(|&x| x as usize == r)
                     .filter(|_| instruction.dtype.compute() == instruction.dtype);
                 addresses[r] = match direct {
-                    Some(k) => io.outputs[k].part::<u8>(start * instruction.dtype.size(), n * instruction.dtype.size()).ptr(),
+                    Some(k) => {
+                        io.outputs[k].part::<u8>(start * instruction.dtype.size(), n * instruction.dtype.size()).ptr()
+                    }
                     None => register(r).ptr(),
                 };
                 let mut operands = [std::ptr::null(); 3];

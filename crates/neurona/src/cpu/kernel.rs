@@ -83,6 +83,11 @@ impl Buf {
         Buf::new(std::ptr::dangling_mut::<u64>().cast(), 0)
     }
 
+    /// Whether it has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.bytes == 0
+    }
+
     /// Its length in elements of `T`.
     pub fn len<T: Plain>(&self) -> usize {
         self.bytes / size_of::<T>()

@@ -3,6 +3,7 @@
 use super::kernel::{Buf, Plain};
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex};
 
@@ -80,8 +81,24 @@ pub struct Pool(Mutex<Blocks>);
 
 #[derive(Default)]
 struct Blocks {
-    by_size: HashMap<usize, Vec<Block>>,
+    by_size: HashMap<usize, Vec<Block>, BuildHasherDefault<SizeHasher>>,
     requests: u64,
+}
+
+/// Sizes are not chosen by an adversary, and a request is made for every result of every run.
+#[derive(Default)]
+struct SizeHasher(u64);
+
+impl Hasher for SizeHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|b| self.write_usize(*b as usize));
+    }
+    fn write_usize(&mut self, size: usize) {
+        self.0 = (self.0 ^ size as u64).wrapping_mul(0x517c_c1b7_2722_0a95).rotate_left(29);
+    }
+    fn finish(&self) -> u64 {
+        self.0
+    }
 }
 
 struct Block {

@@ -4,8 +4,8 @@ use super::plan::{Plan, Step};
 use super::walk::{Trace, Words};
 use crate::graph::ir::{Layout, Operand};
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::Once;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::Duration;
 
 /// What to show. From the environment, or set by [`set_debug`].
@@ -123,7 +123,8 @@ const SUSPICIOUS: u32 = 8;
 
 impl Misses {
     pub fn report<'a>(&mut self, trace: &Trace, mut known: impl Iterator<Item = &'a Words>) {
-        let Some(node) = known.find_map(|words| words.lone_difference(&trace.words)).map(|word| trace.node_of(word)) else {
+        let Some(node) = known.find_map(|words| words.lone_difference(&trace.words)).map(|word| trace.node_of(word))
+        else {
             return;
         };
         let node = &trace.nodes[node];

@@ -155,10 +155,8 @@ impl Engine {
         let fuse = FUSE.load(Ordering::Relaxed) && !debug::settings().check;
         let key = (self.trace.words.digest(), fuse);
         self.clock += 1;
-        let known = self
-            .plans
-            .get(&key)
-            .and_then(|list| list.iter().position(|(plan, _)| plan.words == self.trace.words));
+        let known =
+            self.plans.get(&key).and_then(|list| list.iter().position(|(plan, _)| plan.words == self.trace.words));
         let place = match known {
             Some(place) => place,
             None => self.compile(key)?,

@@ -59,8 +59,7 @@ fn differentiate(
         if trace.leaf[index] || !node.requires_grad {
             continue;
         }
-        let outputs: Vec<Tensor> =
-            (0..node.outputs.len()).map(|out| Tensor { node: node.clone(), out }).collect();
+        let outputs: Vec<Tensor> = (0..node.outputs.len()).map(|out| Tensor { node: node.clone(), out }).collect();
         let grads: Vec<Option<Tensor>> = outputs.iter().map(|y| found.remove(&key(y))).collect();
         if grads.iter().all(Option::is_none) {
             continue;

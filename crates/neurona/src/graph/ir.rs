@@ -145,7 +145,8 @@ impl Ir {
             moved.push(rewrite(&mut new, index, node)?);
         }
         new.roots = self.roots.iter().map(|v| moved[v.node][v.out]).collect();
-        new.writes = self.writes.iter().map(|w| Write { leaf: w.leaf, value: moved[w.value.node][w.value.out] }).collect();
+        new.writes =
+            self.writes.iter().map(|w| Write { leaf: w.leaf, value: moved[w.value.node][w.value.out] }).collect();
         Ok(new)
     }
 
@@ -179,8 +180,7 @@ pub(crate) fn build(trace: &Trace, expansion: &Expansion, walk: u32) -> Result<I
     // Writes come last, so that whatever reads a cell runs before the cell is overwritten.
     for write in &trace.writes {
         let value = place(&mut ir, &mut done, &tensor(write.value), trace, expansion, walk);
-        let leaf = Trace::position(&write.cell.state().leaf.node, walk).map(|i| i as usize);
-        ir.writes.push(Write { leaf, value });
+        ir.writes.push(Write { leaf: write.leaf.map(|i| i as usize), value });
     }
     Ok(ir)
 }

@@ -89,7 +89,13 @@ impl Node {
         Self::with_state(source, outputs, device, requires_grad, place, State { inputs, values, cut: false })
     }
 
-    pub fn with_value(source: Source, meta: Meta, device: Device, requires_grad: bool, value: Arc<Storage>) -> Arc<Self> {
+    pub fn with_value(
+        source: Source,
+        meta: Meta,
+        device: Device,
+        requires_grad: bool,
+        value: Arc<Storage>,
+    ) -> Arc<Self> {
         let state = State { inputs: Inputs::new(), values: SmallVec::from_elem(Some(value), 1), cut: false };
         Self::with_state(source, SmallVec::from_elem(meta, 1), device, requires_grad, Place::default(), state)
     }

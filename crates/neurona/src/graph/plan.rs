@@ -272,7 +272,8 @@ impl Plan {
                 }
             }
         }
-        let shared: Vec<usize> = self.kept.iter().filter_map(|k| if let Kept::Leaf(l) = k { Some(*l) } else { None }).collect();
+        let shared: Vec<usize> =
+            self.kept.iter().filter_map(|k| if let Kept::Leaf(l) = k { Some(*l) } else { None }).collect();
         let roots: Vec<usize> = self.roots.clone();
         for (index, kept) in self.kept.iter_mut().enumerate() {
             if let Kept::Fresh { instead, .. } = kept {

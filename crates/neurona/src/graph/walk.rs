@@ -21,6 +21,8 @@ pub(crate) struct At {
 pub(crate) struct Write {
     pub cell: Cell,
     pub value: At,
+    /// Where the cell's present value stands in the line, when the graph reads it.
+    pub leaf: Option<u32>,
 }
 
 /// Everything a force must compute, operands before the nodes that use them.
@@ -122,7 +124,7 @@ impl Trace {
     /// Lists a cell's staged write, once.
     fn note_write(&mut self, cell: &Cell, walk: u32) {
         if cell.state().staged.is_some() && cell.0.mark.swap(walk, Ordering::Relaxed) != walk {
-            self.writes.push(Write { cell: cell.clone(), value: At { node: 0, out: 0 } });
+            self.writes.push(Write { cell: cell.clone(), value: At { node: 0, out: 0 }, leaf: None });
         }
     }
 
@@ -226,10 +228,10 @@ impl Trace {
         self.words.write_u64(u64::MAX);
         self.roots.iter().for_each(|r| self.words.write_u64((r.node as u64) << 16 | r.out as u64));
         self.words.write_u64(u64::MAX);
-        for write in &self.writes {
-            let leaf = Self::position(&write.cell.state().leaf.node, walk);
+        for write in &mut self.writes {
+            write.leaf = Self::position(&write.cell.state().leaf.node, walk);
             self.words.write_u64((write.value.node as u64) << 16 | write.value.out as u64);
-            self.words.write_u64(leaf.map_or(u64::MAX, u64::from));
+            self.words.write_u64(write.leaf.map_or(u64::MAX, u64::from));
         }
     }
 

@@ -1,6 +1,5 @@
 //! Binary cross-entropy of probabilities.
 
-use super::loss_struct;
 use crate::tensor::{Number, no_grad};
 use crate::{Reduction, Result, Tensor};
 
@@ -9,17 +8,55 @@ const LEAST_LOG: f64 = -100.0;
 /// PyTorch's: the derivative is divided by at least this.
 const LEAST_SLOPE: f64 = 1e-12;
 
-loss_struct! {
-    /// Binary cross-entropy of probabilities: the output of a sigmoid. [`BCEWithLogitsLoss`](super::BCEWithLogitsLoss)
-    /// does both in one and loses less precision.
-    ///
-    /// ```
-    /// use neurona::{Tensor, loss::BCELoss};
-    /// let loss = BCELoss::new().forward(&Tensor::from([0.5f32, 0.5]), &Tensor::from([0.0f32, 1.0]))?;
-    /// assert!((loss.item::<f32>()? - 0.6931).abs() < 1e-4);
-    /// # Ok::<(), neurona::Error>(())
-    /// ```
-    BCELoss binary_cross_entropy_with
+/// Binary cross-entropy of probabilities: the output of a sigmoid. [`BCEWithLogitsLoss`](super::BCEWithLogitsLoss)
+/// does both in one and loses less precision.
+///
+/// ```
+/// use neurona::{Tensor, loss::BCELoss};
+/// let (p, t) = (Tensor::from([0.5f32, 0.5]), Tensor::from([0.0f32, 1.0]));
+/// assert!((BCELoss::new().forward(&p, &t)?.item::<f32>()? - 0.6931).abs() < 1e-4);
+/// let first_only = BCELoss::new().weight(&Tensor::from([1.0f32, 0.0]));
+/// assert!((first_only.forward(&p, &t)?.item::<f32>()? - 0.3466).abs() < 1e-4);
+/// # Ok::<(), neurona::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct BCELoss {
+    /// What becomes of the losses of single elements.
+    pub reduction: Reduction,
+    /// A factor for the loss of each element; it broadcasts.
+    pub weight: Option<Tensor>,
+}
+
+impl Default for BCELoss {
+    fn default() -> Self {
+        BCELoss { reduction: Reduction::Mean, weight: None }
+    }
+}
+
+impl BCELoss {
+    /// The mean.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The same loss, joined this way.
+    pub fn reduction(mut self, reduction: Reduction) -> Self {
+        self.reduction = reduction;
+        self
+    }
+
+    /// The same loss with a factor for each element; it broadcasts.
+    pub fn weight(mut self, weight: &Tensor) -> Self {
+        self.weight = Some(weight.clone());
+        self
+    }
+
+    /// The loss.
+    #[track_caller]
+    pub fn forward(&self, input: &Tensor, target: &Tensor) -> Result<Tensor> {
+        let losses = input.binary_cross_entropy_with(target, Reduction::None)?;
+        losses.rescaled("binary_cross_entropy", self.weight.as_ref())?.reduced(self.reduction)
+    }
 }
 
 impl Tensor {

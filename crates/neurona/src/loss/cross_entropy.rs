@@ -1,8 +1,8 @@
-//! Cross-entropy of logits with class numbers.
+//! Cross-entropy of logits with class numbers or probabilities.
 
 use crate::{CrossEntropyOptions, Reduction, Result, Tensor};
 
-/// Cross-entropy of logits `[n, classes]` with class numbers (i64 `[n]`).
+/// Cross-entropy of logits `[n, classes]` with class numbers (i64 `[n]`) or probabilities `[n, classes]`.
 ///
 /// ```
 /// use neurona::{Tensor, loss::CrossEntropyLoss};
@@ -11,10 +11,12 @@ use crate::{CrossEntropyOptions, Reduction, Result, Tensor};
 /// assert!((loss.item::<f32>()? - 0.6931).abs() < 1e-4);
 /// # Ok::<(), neurona::Error>(())
 /// ```
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct CrossEntropyLoss {
     /// How targets are read and losses joined.
     pub options: CrossEntropyOptions,
+    /// A weight for each class.
+    pub weight: Option<Tensor>,
 }
 
 impl CrossEntropyLoss {
@@ -41,9 +43,26 @@ impl CrossEntropyLoss {
         self
     }
 
+    /// The same loss with a weight for each class.
+    ///
+    /// ```
+    /// use neurona::{Tensor, loss::CrossEntropyLoss};
+    /// let loss = CrossEntropyLoss::new().weight(&Tensor::from([1.0f32, 0.0]));
+    /// let loss = loss.forward(&Tensor::from([[0.0f32, 0.0], [0.0, 9.0]]), &Tensor::from([0i64, 1]))?;
+    /// assert!((loss.item::<f32>()? - 0.6931).abs() < 1e-4);
+    /// # Ok::<(), neurona::Error>(())
+    /// ```
+    pub fn weight(mut self, weight: &Tensor) -> Self {
+        self.weight = Some(weight.clone());
+        self
+    }
+
     /// The loss.
     #[track_caller]
     pub fn forward(&self, input: &Tensor, target: &Tensor) -> Result<Tensor> {
-        input.cross_entropy_with(target, self.options)
+        match &self.weight {
+            Some(weight) => input.cross_entropy_weighted(target, weight, self.options),
+            None => input.cross_entropy_with(target, self.options),
+        }
     }
 }

@@ -6,6 +6,7 @@ mod cross_entropy;
 mod l1;
 mod mse;
 mod nll;
+mod smooth_l1;
 
 pub use bce::BCELoss;
 pub use bce_with_logits::BCEWithLogitsLoss;
@@ -13,6 +14,7 @@ pub use cross_entropy::CrossEntropyLoss;
 pub use l1::L1Loss;
 pub use mse::MSELoss;
 pub use nll::NLLLoss;
+pub use smooth_l1::{HuberLoss, SmoothL1Loss};
 
 use crate::tensor::{Tensor, here, no_grad};
 use crate::{Error, Reduction, Result};
@@ -44,6 +46,17 @@ impl Tensor {
             return wrong("input and target must have the same shape");
         }
         target.to_dtype(self.dtype())
+    }
+
+    /// Losses of single elements times a weight that broadcasts to them.
+    #[track_caller]
+    fn rescaled(&self, op: &'static str, weight: Option<&Tensor>) -> Result<Tensor> {
+        let Some(weight) = weight else { return Ok(self.clone()) };
+        if weight.shape().broadcast(self.shape()).as_ref() != Some(self.shape()) || !weight.dtype().is_float() {
+            let operands = [("input", self.meta()), ("weight", weight.meta())];
+            return Err(Error::operands(op, "the weight does not broadcast to the input", &operands).at(here()));
+        }
+        self.mul(&weight.to_dtype(self.dtype())?)
     }
 
     /// A loss whose derivative by this input is written out: the rule, applied to the formula, would divide

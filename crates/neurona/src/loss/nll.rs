@@ -1,7 +1,6 @@
 //! Negative log-likelihood of class numbers.
 
-use crate::tensor::here;
-use crate::{DType, Error, Reduction, Result, Tensor};
+use crate::{CrossEntropyOptions, Reduction, Result, Tensor};
 
 /// Negative log-likelihood: minus the log-probability of each row's class. Use it after `log_softmax`;
 /// [`CrossEntropyLoss`](super::CrossEntropyLoss) does both in one.
@@ -12,17 +11,19 @@ use crate::{DType, Error, Reduction, Result, Tensor};
 /// assert_eq!(loss.item::<f32>()?, 2.0);
 /// # Ok::<(), neurona::Error>(())
 /// ```
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct NLLLoss {
     /// What becomes of the losses of the rows.
     pub reduction: Reduction,
     /// Rows with this target count for nothing.
     pub ignore_index: i64,
+    /// A weight for each class.
+    pub weight: Option<Tensor>,
 }
 
 impl Default for NLLLoss {
     fn default() -> Self {
-        NLLLoss { reduction: Reduction::Mean, ignore_index: -100 }
+        NLLLoss { reduction: Reduction::Mean, ignore_index: -100, weight: None }
     }
 }
 
@@ -44,32 +45,26 @@ impl NLLLoss {
         self
     }
 
+    /// The same loss with a weight for each class; the mean is divided by the weights of the rows' classes.
+    ///
+    /// ```
+    /// use neurona::{Tensor, loss::NLLLoss};
+    /// let loss = NLLLoss::new().weight(&Tensor::from([1.0f32, 3.0]));
+    /// let loss = loss.forward(&Tensor::from([[-1.0f32, -2.0], [-1.0, -2.0]]), &Tensor::from([0i64, 1]))?;
+    /// assert_eq!(loss.item::<f32>()?, 1.75);
+    /// # Ok::<(), neurona::Error>(())
+    /// ```
+    pub fn weight(mut self, weight: &Tensor) -> Self {
+        self.weight = Some(weight.clone());
+        self
+    }
+
     /// The loss. A target that is no class gives NaN.
     #[track_caller]
     pub fn forward(&self, input: &Tensor, target: &Tensor) -> Result<Tensor> {
-        let place = here();
-        let wrong = |problem| {
-            let operands = [("input", input.meta()), ("target", target.meta())];
-            Err(Error::operands("nll_loss", problem, &operands).at(place.clone()))
-        };
-        if input.rank() != 2 || target.rank() != 1 || input.shape()[0] != target.shape()[0] {
-            return wrong("needs log-probabilities [n, classes] and one target a row");
-        }
-        if !input.dtype().is_float() || target.dtype() != DType::I64 {
-            return wrong("needs floating-point log-probabilities and i64 targets");
-        }
-        let (classes, zero) = (input.shape()[1], Tensor::zeros((), input.dtype())?);
-        let chosen = target.unsqueeze(1)?.eq(&Tensor::arange(classes))?;
-        let counted = target.ne_scalar(self.ignore_index)?;
-        let rows = chosen.where_(input, &zero)?.sum_dims(&[1], false)?.neg()?;
-        let valid = target.ge_scalar(0)?.where_(&target.lt_scalar(classes)?, &Tensor::from(false))?;
-        let rows = valid.where_(&rows, &Tensor::full((), f64::NAN, input.dtype())?)?;
-        let rows = counted.where_(&rows, &zero)?;
-        match self.reduction {
-            Reduction::None => Ok(rows),
-            Reduction::Sum => rows.sum(),
-            Reduction::Mean => rows.sum()?.div(&counted.sum()?.to_dtype(input.dtype())?),
-        }
+        let NLLLoss { reduction, ignore_index, ref weight } = *self;
+        let options = CrossEntropyOptions { reduction, ignore_index, label_smoothing: 0.0 };
+        input.nll_with("nll_loss", target, weight.as_ref(), options)
     }
 }
 

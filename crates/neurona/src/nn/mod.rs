@@ -17,7 +17,7 @@ mod softmax;
 mod state;
 
 pub use crate::io::StateDict;
-pub use activation::{ReLU, Sigmoid, Tanh};
+pub use activation::{ELU, GELU, Hardsigmoid, Hardswish, LeakyReLU, ReLU, SiLU, Sigmoid, Softplus, Tanh};
 pub use adaptive_pool::AdaptiveAvgPool2d;
 pub use batch_norm::{BatchNorm1d, BatchNorm2d};
 pub use conv::Conv2d;

@@ -162,7 +162,11 @@ impl Tensor {
         // PyTorch lets a tensor with dimensions decide over one without, within one kind.
         for (a, b) in [(self, other), (other, self)] {
             let kind = |d: DType| if d.is_float() { 2 } else { (d != DType::Bool) as u8 };
-            if a.rank() > 0 && b.rank() == 0 && kind(a.dtype()) >= kind(b.dtype()) && a.dtype().is_float() == dtype.is_float() {
+            if a.rank() > 0
+                && b.rank() == 0
+                && kind(a.dtype()) >= kind(b.dtype())
+                && a.dtype().is_float() == dtype.is_float()
+            {
                 dtype = a.dtype();
             }
         }

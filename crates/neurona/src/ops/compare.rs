@@ -44,14 +44,18 @@ impl Operation for Compare {
 
 fn tile(op: &Op, inputs: &[DType], _output: DType) -> Option<TileFn> {
     let Op::Compare(compare) = op else { return None };
-    macro_rules! of { ($t:ty) => { match compare {
-        Compare::Eq => tile!(|a: $t, b: $t| -> u8 { (a == b) as u8 }),
-        Compare::Ne => tile!(|a: $t, b: $t| -> u8 { (a != b) as u8 }),
-        Compare::Lt => tile!(|a: $t, b: $t| -> u8 { (a < b) as u8 }),
-        Compare::Le => tile!(|a: $t, b: $t| -> u8 { (a <= b) as u8 }),
-        Compare::Gt => tile!(|a: $t, b: $t| -> u8 { (a > b) as u8 }),
-        Compare::Ge => tile!(|a: $t, b: $t| -> u8 { (a >= b) as u8 }),
-    } } }
+    macro_rules! of {
+        ($t:ty) => {
+            match compare {
+                Compare::Eq => tile!(|a: $t, b: $t| -> u8 { (a == b) as u8 }),
+                Compare::Ne => tile!(|a: $t, b: $t| -> u8 { (a != b) as u8 }),
+                Compare::Lt => tile!(|a: $t, b: $t| -> u8 { (a < b) as u8 }),
+                Compare::Le => tile!(|a: $t, b: $t| -> u8 { (a <= b) as u8 }),
+                Compare::Gt => tile!(|a: $t, b: $t| -> u8 { (a > b) as u8 }),
+                Compare::Ge => tile!(|a: $t, b: $t| -> u8 { (a >= b) as u8 }),
+            }
+        };
+    }
     match inputs[0] {
         DType::F32 => of!(f32),
         DType::F64 => of!(f64),

@@ -91,7 +91,11 @@ impl Operation for MatMul {
             let rank = m.shape.len();
             let (rows, columns) = (m.shape[rank - 2], m.shape[rank - 1]);
             let batch = if rank == 2 || m.shape[0] == 1 { 0 } else { rows * columns };
-            if transposed { MatLayout { row: 1, col: columns, batch } } else { MatLayout { row: columns, col: 1, batch } }
+            if transposed {
+                MatLayout { row: 1, col: columns, batch }
+            } else {
+                MatLayout { row: columns, col: 1, batch }
+            }
         };
         let (la, lb) = (layout(a, self.transpose_a), layout(b, self.transpose_b));
         let bias = inputs.len() > 2;

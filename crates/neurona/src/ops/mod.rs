@@ -155,12 +155,24 @@ op_table! {
     relu::Relu, relu::ReluGrad,
     sigmoid::Sigmoid,
     tanh::Tanh,
+    leaky_relu::LeakyRelu, leaky_relu::LeakyReluGrad,
+    elu::Elu, elu::EluGrad,
+    gelu::Gelu, gelu::GeluGrad,
+    silu::Silu, silu::SiluGrad,
+    hardswish::Hardswish, hardswish::HardswishGrad,
+    softplus::Softplus, softplus::SoftplusGrad,
     pow::Pow,
     compare::Compare,
     select::Where,
     cast::Cast,
     reshape::Reshape,
     permute::Permute,
+    cat::Cat,
+    slice::Slice, slice::Unslice,
+    gather::Gather, gather::ScatterAdd,
+    flip::Flip,
+    roll::Roll,
+    pad::Pad, pad::PadGrad,
     expand::Expand,
     layout::ToLayout,
     fused::Fused,
@@ -178,22 +190,31 @@ op_table! {
     rmsprop_step::RmsPropStep,
 }
 
+pub(crate) mod activation;
 pub(crate) mod adam_step;
 pub(crate) mod arithmetic;
 pub(crate) mod avg_pool2d;
 pub(crate) mod backward;
 pub(crate) mod batch_norm;
 pub(crate) mod cast;
+pub(crate) mod cat;
 pub(crate) mod compare;
 pub(crate) mod conv2d;
 pub(crate) mod cross_entropy;
 pub(crate) mod dropout;
+pub(crate) mod elu;
 pub(crate) mod expand;
 mod extreme;
+pub(crate) mod flip;
 pub(crate) mod fused;
+pub(crate) mod gather;
+pub(crate) mod gelu;
+pub(crate) mod hardswish;
 pub(crate) mod layout;
+pub(crate) mod leaky_relu;
 pub(crate) mod matmul;
 pub(crate) mod max_pool2d;
+pub(crate) mod pad;
 pub(crate) mod permute;
 pub(crate) mod pool;
 pub(crate) mod pow;
@@ -201,10 +222,14 @@ pub(crate) mod reduce;
 pub(crate) mod relu;
 pub(crate) mod reshape;
 pub(crate) mod rmsprop_step;
+pub(crate) mod roll;
 pub(crate) mod select;
 pub(crate) mod sgd_step;
 pub(crate) mod sigmoid;
+pub(crate) mod slice;
+pub(crate) mod silu;
 pub(crate) mod softmax;
+pub(crate) mod softplus;
 pub(crate) mod sweep;
 pub(crate) mod tanh;
 pub(crate) mod unary;

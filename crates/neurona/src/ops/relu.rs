@@ -1,10 +1,10 @@
 //! `relu`: max(x, 0).
 
 use super::{At, Elementwise, Op, Operation, Run, one};
+use crate::Result;
 use crate::cpu::elementwise::{TileFn, float_tile, tile};
 use crate::graph::node::Metas;
 use crate::tensor::{DType, Meta, Tensor};
-use crate::Result;
 
 /// max(x, 0); NaN stays NaN.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -114,8 +114,7 @@ pub(crate) fn update<T: Real, const I: usize, const O: usize>(
     for at in (0..whole).step_by(LANES) {
         // SAFETY: `at + LANES` is within the parts, which `Buf::part` has checked. Elements belong to
         // this task alone, and are read before the memory is written.
-        let block: [[T; LANES]; I] =
-            std::array::from_fn(|i| unsafe { inputs[i].add(at).cast::<[T; LANES]>().read() });
+        let block: [[T; LANES]; I] = std::array::from_fn(|i| unsafe { inputs[i].add(at).cast::<[T; LANES]>().read() });
         let mut result = [[T::zero(); LANES]; O];
         for j in 0..LANES {
             let new = f(std::array::from_fn(|i| block[i][j]));
@@ -165,14 +164,8 @@ pub(crate) mod tests {
                 buffers
             })
             .collect();
-        let mut wide: Vec<Vec<Vec<f64>>> = held
-            .iter()
-            .map(|p| {
-                p.iter()
-                    .map(|b| b.iter().map(|v| v.wide()).collect())
-                    .collect()
-            })
-            .collect();
+        let mut wide: Vec<Vec<Vec<f64>>> =
+            held.iter().map(|p| p.iter().map(|b| b.iter().map(|v| v.wide()).collect()).collect()).collect();
         for step in 1..=4 {
             let mut grads: Vec<Vec<T>> = SIZES.iter().map(|&n| rng.vec(n)).collect();
             let mut numbers = scalars(step);
@@ -207,9 +200,7 @@ pub(crate) mod tests {
             let sweep = Sweep::new(sizes);
             let mut seen: Vec<Vec<u8>> = sizes.iter().map(|&n| vec![0; n]).collect();
             for task in 0..sweep.tasks() {
-                sweep.pieces(task, |i, range| {
-                    seen[i][range].iter_mut().for_each(|s| *s += 1)
-                });
+                sweep.pieces(task, |i, range| seen[i][range].iter_mut().for_each(|s| *s += 1));
             }
             assert!(seen.iter().flatten().all(|&s| s == 1));
         }

@@ -148,13 +148,34 @@ element! {
 macro_rules! with_storage_type {
     ($dtype:expr, $T:ident => $body:expr) => {
         match $dtype {
-            $crate::tensor::DType::F32 => { type $T = f32; $body }
-            $crate::tensor::DType::F64 => { type $T = f64; $body }
-            $crate::tensor::DType::F16 => { type $T = half::f16; $body }
-            $crate::tensor::DType::BF16 => { type $T = half::bf16; $body }
-            $crate::tensor::DType::I64 => { type $T = i64; $body }
-            $crate::tensor::DType::U8 => { type $T = u8; $body }
-            $crate::tensor::DType::Bool => { type $T = u8; $body }
+            $crate::tensor::DType::F32 => {
+                type $T = f32;
+                $body
+            }
+            $crate::tensor::DType::F64 => {
+                type $T = f64;
+                $body
+            }
+            $crate::tensor::DType::F16 => {
+                type $T = half::f16;
+                $body
+            }
+            $crate::tensor::DType::BF16 => {
+                type $T = half::bf16;
+                $body
+            }
+            $crate::tensor::DType::I64 => {
+                type $T = i64;
+                $body
+            }
+            $crate::tensor::DType::U8 => {
+                type $T = u8;
+                $body
+            }
+            $crate::tensor::DType::Bool => {
+                type $T = u8;
+                $body
+            }
         }
     };
 }

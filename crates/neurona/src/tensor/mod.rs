@@ -108,10 +108,8 @@ impl Tensor {
             Err(e) => return Err(e.at(place)),
         };
         let requires_grad = GRAD.get() && inputs.iter().any(|t| t.node.requires_grad);
-        let device = inputs
-            .iter()
-            .find(|t| !matches!(t.node.source, Source::Numbers(_)))
-            .map_or(Device::Cpu, |t| t.device());
+        let device =
+            inputs.iter().find(|t| !matches!(t.node.source, Source::Numbers(_))).map_or(Device::Cpu, |t| t.device());
         let inputs: Inputs = inputs.iter().map(|t| (*t).clone()).collect();
         let count = outputs.len();
         let node = Node::new(Source::Op(op), inputs, outputs, device, requires_grad, place);

@@ -38,10 +38,14 @@ pub(super) fn group(ir: Ir, fuse: bool) -> Result<Ir> {
         }
     }
     new.roots = ir.roots.iter().map(|v| moved[v]).collect();
-    new.writes = ir.writes.into_iter().map(|mut w| {
-        w.value = moved[&w.value];
-        w
-    }).collect();
+    new.writes = ir
+        .writes
+        .into_iter()
+        .map(|mut w| {
+            w.value = moved[&w.value];
+            w
+        })
+        .collect();
     Ok(new)
 }
 
@@ -79,7 +83,11 @@ fn sinks(ir: &Ir, fuse: bool) -> Vec<Option<usize>> {
 fn emit(new: &mut Ir, old: &[IrNode], members: &[usize], moved: &HashMap<Value, Value>) -> Result<Value> {
     let last = &old[*members.last().expect("a group has its sink")];
     let shape: SmallVec<[usize; 4]> =
-        super::super::ir::Operand { meta: last.outputs[0].clone(), layout: last.layouts[0] }.physical().iter().copied().collect();
+        super::super::ir::Operand { meta: last.outputs[0].clone(), layout: last.layouts[0] }
+            .physical()
+            .iter()
+            .copied()
+            .collect();
     let mut operands: Vec<Value> = Vec::new();
     for v in members.iter().flat_map(|m| &old[*m].inputs) {
         if !members.contains(&v.node) && !operands.contains(v) {

@@ -78,12 +78,20 @@ fn check(x: &Meta, per_channel: &[(&'static str, &Meta)]) -> Result<(usize, usiz
     Ok((rows, c))
 }
 
-macro_rules! kernel { ($dtype:expr, $T:ident => $new:expr) => {
-    Ok(match $dtype {
-        DType::F64 => { type $T = f64; Box::new($new) as Box<dyn Kernel> }
-        _ => { type $T = f32; Box::new($new) as Box<dyn Kernel> }
-    })
-} }
+macro_rules! kernel {
+    ($dtype:expr, $T:ident => $new:expr) => {
+        Ok(match $dtype {
+            DType::F64 => {
+                type $T = f64;
+                Box::new($new) as Box<dyn Kernel>
+            }
+            _ => {
+                type $T = f32;
+                Box::new($new) as Box<dyn Kernel>
+            }
+        })
+    };
+}
 
 impl Operation for BatchNormTrain {
     fn name(&self) -> &'static str {

@@ -93,7 +93,10 @@ impl Conv2dOptions {
         for (size, kernel, axis) in [(h, r, 0), (width, s, 1)] {
             let reach = self.dilation[axis] * kernel.saturating_sub(1) + 1;
             if size + 2 * self.padding[axis] < reach {
-                return Err(format!("a filter that covers {reach} does not fit a padded size of {}", size + 2 * self.padding[axis]));
+                return Err(format!(
+                    "a filter that covers {reach} does not fit a padded size of {}",
+                    size + 2 * self.padding[axis]
+                ));
             }
         }
         Ok(self.geometry(n, c, [h, width], k, [r, s]))

@@ -1,12 +1,13 @@
 //! Cross-entropy of logits with class numbers: log-softmax and negative log-likelihood in one pass.
 
+mod composed;
 pub(crate) mod cpu;
 
 use super::{At, Operation, one};
 use crate::cpu::kernel::Kernel;
 use crate::graph::ir::Operand;
 use crate::graph::node::Metas;
-use crate::tensor::{DType, Meta, Shape, Tensor};
+use crate::tensor::{DType, Meta, Shape, Tensor, here};
 use crate::{Error, Result};
 pub use cpu::Reduction;
 use smallvec::smallvec;
@@ -120,11 +121,20 @@ impl Tensor {
         self.cross_entropy_with(target, CrossEntropyOptions::default())
     }
 
-    /// Cross-entropy with options.
+    /// Cross-entropy with options. Targets are class numbers (i64 `[n]`) or probabilities `[n, classes]`.
+    ///
+    /// ```
+    /// use neurona::{CrossEntropyOptions, Tensor};
+    /// let (x, mixed) = (Tensor::from([[0.0f32, 0.0]]), Tensor::from([[0.3f32, 0.7]]));
+    /// let loss = x.cross_entropy_with(&mixed, CrossEntropyOptions::default())?;
+    /// assert!((loss.item::<f32>()? - 0.6931).abs() < 1e-4);
+    /// # Ok::<(), neurona::Error>(())
+    /// ```
     #[track_caller]
     pub fn cross_entropy_with(&self, target: &Tensor, options: CrossEntropyOptions) -> Result<Tensor> {
-        if !(0.0..=1.0).contains(&options.label_smoothing) {
-            return Err(self.error("cross_entropy", format!("label_smoothing must be from 0 to 1, not {}", options.label_smoothing)));
+        self.check_smoothing(&options)?;
+        if target.dtype().is_float() {
+            return self.soft_cross_entropy(target, None, options);
         }
         let op = CrossEntropy {
             reduction: options.reduction,
@@ -132,5 +142,63 @@ impl Tensor {
             ignore_index: options.ignore_index,
         };
         Tensor::apply(op, &[self, target])
+    }
+
+    /// Cross-entropy with a weight for each class. The mean over class numbers is divided by the weights of the
+    /// rows' classes, as in PyTorch.
+    ///
+    /// ```
+    /// use neurona::{CrossEntropyOptions, Tensor};
+    /// let (x, w) = (Tensor::from([[0.0f32, 0.0], [0.0, 9.0]]), Tensor::from([1.0f32, 0.0]));
+    /// let loss = x.cross_entropy_weighted(&Tensor::from([0i64, 1]), &w, CrossEntropyOptions::default())?;
+    /// assert!((loss.item::<f32>()? - 0.6931).abs() < 1e-4);
+    /// # Ok::<(), neurona::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn cross_entropy_weighted(
+        &self,
+        target: &Tensor,
+        weight: &Tensor,
+        options: CrossEntropyOptions,
+    ) -> Result<Tensor> {
+        self.check_smoothing(&options)?;
+        if target.dtype().is_float() {
+            return self.soft_cross_entropy(target, Some(weight), options);
+        }
+        if self.rank() != 2 {
+            return Err(self.error("cross_entropy", "needs logits [n, classes]"));
+        }
+        self.log_softmax(1)?.nll_with("cross_entropy", target, Some(weight), options)
+    }
+
+    #[track_caller]
+    fn check_smoothing(&self, options: &CrossEntropyOptions) -> Result<()> {
+        let smooth = options.label_smoothing;
+        match (0.0..=1.0).contains(&smooth) {
+            true => Ok(()),
+            false => Err(self.error("cross_entropy", format!("label_smoothing must be from 0 to 1, not {smooth}"))),
+        }
+    }
+
+    #[track_caller]
+    fn soft_cross_entropy(
+        &self,
+        target: &Tensor,
+        weight: Option<&Tensor>,
+        options: CrossEntropyOptions,
+    ) -> Result<Tensor> {
+        let operands = [("logits", self.meta()), ("target", target.meta())];
+        if self.rank() != 2 || self.shape() != target.shape() || !self.dtype().is_float() {
+            let problem = "needs floating-point logits [n, classes] and targets of the same shape";
+            return Err(Error::operands("cross_entropy", problem, &operands).at(here()));
+        }
+        if self.shape()[1] == 0 {
+            return Err(Error::operands("cross_entropy", "there are no classes", &operands).at(here()));
+        }
+        if options.ignore_index >= 0 {
+            let problem = "probabilities as targets have no index to ignore";
+            return Err(Error::operands("cross_entropy", problem, &operands).at(here()));
+        }
+        self.log_softmax(1)?.soft_nll_with(target, weight, options)
     }
 }

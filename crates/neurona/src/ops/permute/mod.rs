@@ -26,7 +26,11 @@ impl Operation for Permute {
     fn outputs(&self, inputs: &[&Meta]) -> Result<Metas> {
         let x = inputs[0];
         let mut seen = vec![false; x.shape.len()];
-        self.order.iter().for_each(|&d| if let Some(s) = seen.get_mut(d) { *s = true });
+        self.order.iter().for_each(|&d| {
+            if let Some(s) = seen.get_mut(d) {
+                *s = true
+            }
+        });
         if self.order.len() != x.shape.len() || !seen.iter().all(|&s| s) {
             let problem = format!("{:?} is not an order of its dimensions", &self.order[..]);
             return Err(Error::operands("permute", problem, &[("input", x)]));

@@ -81,7 +81,8 @@ impl Operation for Reduce {
         };
         let kept = self.kept(shape).strides();
         let mut next = kept.iter();
-        let out: Vec<usize> = self.reduced.iter().map(|r| if *r { 0 } else { next.next().copied().unwrap_or(1) }).collect();
+        let out: Vec<usize> =
+            self.reduced.iter().map(|r| if *r { 0 } else { next.next().copied().unwrap_or(1) }).collect();
         Ok(match x.meta.dtype {
             DType::F64 => cpu::over::<f64, f64>(self.how, shape, &strides, &out, &self.reduced),
             DType::I64 => cpu::over::<i64, i64>(self.how, shape, &strides, &out, &self.reduced),
@@ -105,7 +106,11 @@ impl Operation for ArgReduce {
     fn outputs(&self, inputs: &[&Meta]) -> Result<Metas> {
         let x = inputs[0];
         if x.shape[self.dim] == 0 {
-            return Err(Error::operands(self.name(), "there is no largest or smallest of no elements", &[("input", x)]));
+            return Err(Error::operands(
+                self.name(),
+                "there is no largest or smallest of no elements",
+                &[("input", x)],
+            ));
         }
         one(Meta { shape: x.shape.without(self.dim), dtype: DType::I64 })
     }
@@ -116,10 +121,14 @@ impl Operation for ArgReduce {
         let shape = &inputs[0].meta.shape;
         let (outer, mid) = (shape[..self.dim].iter().product(), shape[self.dim]);
         let inner = shape[self.dim + 1..].iter().product();
-        macro_rules! of { ($t:ty) => { Box::new(match self.least {
-            true => cpu::Arg::<$t>::min(outer, mid, inner),
-            false => cpu::Arg::<$t>::max(outer, mid, inner),
-        }) } }
+        macro_rules! of {
+            ($t:ty) => {
+                Box::new(match self.least {
+                    true => cpu::Arg::<$t>::min(outer, mid, inner),
+                    false => cpu::Arg::<$t>::max(outer, mid, inner),
+                })
+            };
+        }
         Ok(match inputs[0].meta.dtype {
             DType::F64 => of!(f64),
             DType::I64 => of!(i64),

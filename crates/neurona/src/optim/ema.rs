@@ -1,0 +1,140 @@
+//! A moving average of the weights.
+
+use super::slots::{Reader, names, part, plain};
+use super::Optimizer;
+use crate::graph::cell::Cell;
+use crate::io::StateDict;
+use crate::nn::Parameter;
+use crate::tensor::no_grad;
+use crate::{Error, Result, Tensor};
+
+/// An optimizer that also keeps an exponential moving average of the weights, updated in the step's own plan:
+/// average ← decay · average + (1 − decay) · weights. It starts as the weights are now. Statistics of
+/// batch-norm layers are not averaged.
+///
+/// ```
+/// use neurona::{Tensor, nn::Parameter, optim::{Ema, Optimizer, Sgd}};
+/// let w = Parameter::new(&Tensor::from([1.0f32]))?;
+/// let mut optimizer = Ema::new(Sgd::new(vec![w.clone()], 1.0), 0.75)?;
+/// w.get()?.sum()?.backward()?;
+/// optimizer.step()?;
+/// assert_eq!(w.get()?.item::<f32>()?, 0.0);
+/// optimizer.apply()?; // evaluate with the average
+/// assert_eq!(w.get()?.item::<f32>()?, 0.75);
+/// optimizer.restore()?; // and go on training
+/// assert_eq!(w.get()?.item::<f32>()?, 0.0);
+/// # Ok::<(), neurona::Error>(())
+/// ```
+pub struct Ema<O> {
+    inner: O,
+    decay: f64,
+    warm_up: bool,
+    average: Vec<Cell>,
+    names: Vec<String>,
+    updates: u64,
+    /// The weights, while the model has the average.
+    weights: Option<Vec<Tensor>>,
+}
+
+impl<O: Optimizer> Ema<O> {
+    /// The average of what this optimizer trains.
+    pub fn new(inner: O, decay: f64) -> Result<Self> {
+        let average = inner.parameters().iter().map(|p| Cell::new(&p.get()?, false)).collect::<Result<_>>()?;
+        let names = names(inner.parameters());
+        Ok(Ema { inner, decay, warm_up: false, average, names, updates: 0, weights: None })
+    }
+
+    /// With a decay that begins low and grows with the count t of updates: min(decay, (1 + t) / (10 + t)).
+    pub fn warm_up(mut self) -> Self {
+        self.warm_up = true;
+        self
+    }
+
+    /// The optimizer inside.
+    pub fn inner(&mut self) -> &mut O {
+        &mut self.inner
+    }
+
+    /// Gives the model the average; [`Ema::restore`] takes it back.
+    pub fn apply(&mut self) -> Result<()> {
+        if self.weights.is_some() {
+            return Err(Error::Argument("the average is applied already; call restore first".into()));
+        }
+        let weights = self.parameters().iter().map(|p| plain(&p.get()?)).collect::<Result<Vec<_>>>()?;
+        for (parameter, average) in self.inner.parameters().iter().zip(&self.average) {
+            parameter.set(&average.get()?)?;
+        }
+        self.weights = Some(weights);
+        Ok(())
+    }
+
+    /// Gives the model its own weights again.
+    pub fn restore(&mut self) -> Result<()> {
+        let weights = self.weights.take();
+        let Some(weights) = weights else {
+            return Err(Error::Argument("the average is not applied; there is nothing to restore".into()));
+        };
+        self.inner.parameters().iter().zip(&weights).try_for_each(|(p, w)| p.set(w))
+    }
+
+    /// The average by the parameters' names.
+    pub fn average(&self) -> Result<StateDict> {
+        self.names.iter().zip(&self.average).map(|(name, cell)| Ok((name.clone(), plain(&cell.get()?)?))).collect()
+    }
+}
+
+impl<O: Optimizer> Optimizer for Ema<O> {
+    fn stage(&mut self) -> Result<Vec<Cell>> {
+        if self.weights.is_some() {
+            return Err(Error::Argument("the model has the average now; call restore before training on".into()));
+        }
+        let mut cells = self.inner.stage()?;
+        self.updates += 1;
+        let t = self.updates as f64;
+        let decay = if self.warm_up { self.decay.min((1.0 + t) / (10.0 + t)) } else { self.decay };
+        no_grad(|| {
+            for (parameter, average) in self.inner.parameters().iter().zip(&self.average) {
+                let old = average.get()?;
+                let apart = (parameter.get()? - &old)?;
+                average.stage((&old + apart.mul_scalar(1.0 - decay)?)?)?;
+                cells.push(average.clone());
+            }
+            Ok(cells)
+        })
+    }
+
+    fn parameters(&self) -> &[Parameter] {
+        self.inner.parameters()
+    }
+
+    fn lr(&self) -> f64 {
+        self.inner.lr()
+    }
+
+    fn set_lr(&mut self, lr: f64) {
+        self.inner.set_lr(lr);
+    }
+
+    /// The average and the state of the optimizer inside.
+    fn state_dict(&self) -> Result<StateDict> {
+        let inner = self.inner.state_dict()?.into_iter().map(|(name, value)| (format!("optimizer.{name}"), value));
+        let average = self.average()?.into_iter().map(|(name, value)| (format!("average.{name}"), value));
+        let updates = ("updates".to_string(), plain(&Tensor::scalar(self.updates as i64))?);
+        Ok(inner.chain(average).chain([updates]).collect())
+    }
+
+    fn load_state_dict(&mut self, state: &StateDict) -> Result<()> {
+        let own: StateDict = state.iter().filter(|(n, _)| !n.starts_with("optimizer.")).map(|(n, t)| (n, t.clone())).collect();
+        let mut reader = Reader::new(&own);
+        let updates = reader.number("updates");
+        let named = self.names.iter().zip(&self.average);
+        let values: Vec<_> = named.map(|(n, cell)| reader.tensor(&format!("average.{n}"), &cell.meta())).collect();
+        reader.finish()?;
+        self.inner.load_state_dict(&part(state, "optimizer."))?;
+        for (cell, value) in self.average.iter().zip(values) {
+            value.iter().try_for_each(|value| cell.set(value))?;
+        }
+        self.updates = updates.unwrap_or(0.0) as u64;
+        Ok(())
+    }
+}
