@@ -43,28 +43,42 @@ sys.dont_write_bytecode = True
 import torch  # noqa: E402
 
 from oracle_cases import (  # noqa: E402
+    activations,
+    attention,
     casts,
     elementwise,
+    functions,
+    indexing,
     layers,
     losses,
     movement,
+    muon,
     networks,
     normalisation,
+    norms,
     optimizers,
+    ordering,
+    parameter_groups,
     pooling,
     printing,
     products,
     promotion,
     reductions,
+    schedules,
 )
 from oracle_cases.vectors import Group, differences  # noqa: E402
 
 HOME = Path(__file__).resolve().parent.parent / "crates" / "neurona" / "tests" / "oracle"
 GROUPS = {
     "ops": [elementwise, promotion, casts, movement, reductions, products, pooling, normalisation],
+    "tensors": [indexing, functions, ordering],
+    "nn": [activations, norms, imaging, attention],
     "layers": [layers],
     "losses": [losses],
     "optimizers": [optimizers],
+    "parameter_groups": [parameter_groups],
+    "muon": [muon],
+    "schedules": [schedules],
     "networks": [networks],
 }
 

@@ -154,3 +154,20 @@ fn a_reader_that_stops_reading_is_no_crash() {
     let output = child.wait_with_output().unwrap();
     assert_eq!((output.status.code(), text(&output.stderr)), (Some(1), String::new()));
 }
+
+#[test]
+fn debug_output_shows_the_fused_plan_and_every_kernels_time() {
+    let output = Command::new(env!("CARGO_BIN_EXE_neurona"))
+        .args(["bench", "--seconds", "0.01", "--json", "lab_b4"])
+        .env("NEURONA_DEBUG", "2")
+        .output()
+        .unwrap();
+    let shown = text(&output.stderr);
+    assert!(output.status.success());
+    assert!(shown.contains("plan: ") && shown.contains("arena"), "{shown}");
+    for (op, layer) in [("conv2d·relu", "conv1"), ("conv2d_weight_grad", "conv2"), ("cross_entropy_grad", ""), ("sgd_step", "")] {
+        let timed = |line: &&str| line.contains(op) && line.contains(layer) && line.contains("GFLOP/s");
+        assert!(shown.lines().any(|line| timed(&line)), "no time for {op} {layer}");
+    }
+    assert_eq!(shown.matches("plan: ").count(), 2, "a training step and inference: {shown}");
+}

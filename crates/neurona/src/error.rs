@@ -157,10 +157,10 @@ impl Error {
 
     /// The same error, with its place when it had none.
     pub(crate) fn at(mut self, place: Place) -> Self {
-        if let Error::Op(e) = &mut self {
-            if e.place.caller.is_none() {
-                e.place = place;
-            }
+        if let Error::Op(e) = &mut self
+            && e.place.caller.is_none()
+        {
+            e.place = place;
         }
         self
     }

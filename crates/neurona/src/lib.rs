@@ -1,7 +1,42 @@
 //! Neurona trains, evaluates and ships image classifiers on CPU cores.
 //!
 //! Its tensors are lazy: an op checks shapes and adds a node to a graph; when a value is needed the graph is
-//! compiled to a plan once, and the plan runs again for every later batch. A training loop reads like PyTorch's.
+//! compiled to a plan once, and the plan runs again for every later batch. A training loop reads like PyTorch's:
+//!
+//! ```
+//! use neurona::nn::{Conv2d, Forward, Linear, MaxPool2d, Module};
+//! use neurona::optim::{Optimizer, Sgd};
+//! use neurona::{Result, Tensor, data::embedded};
+//!
+//! #[derive(Module)]
+//! struct Net {
+//!     conv: Conv2d,
+//!     pool: MaxPool2d,
+//!     fc: Linear,
+//! }
+//!
+//! impl Forward for Net {
+//!     fn forward(&self, x: &Tensor) -> Result<Tensor> {
+//!         let x = self.pool.forward(&self.conv.forward(x)?.relu()?)?;
+//!         self.fc.forward(&x.flatten(1, -1)?)
+//!     }
+//! }
+//!
+//! let train = embedded::fashion_mnist()?.train;
+//! let net = Net { conv: Conv2d::new(1, 8, 5)?, pool: MaxPool2d::new(2), fc: Linear::new(8 * 12 * 12, 10)? };
+//! let mut optimizer = Sgd::new(net.parameters(), 0.01).momentum(0.9);
+//! for batch in (0..640).collect::<Vec<_>>().chunks(64) {
+//!     let (images, labels) = train.batch(batch)?;
+//!     optimizer.zero_grad();
+//!     let loss = net.forward(&images)?.cross_entropy(&labels)?;
+//!     loss.backward()?;
+//!     optimizer.step()?;
+//!     println!("loss {:.3}", loss.item::<f32>()?);
+//! }
+//! net.save("net.safetensors")?;
+//! # std::fs::remove_file("net.safetensors").ok();
+//! # Ok::<(), neurona::Error>(())
+//! ```
 
 #![cfg_attr(test, allow(clippy::undocumented_unsafe_blocks))]
 
@@ -18,6 +53,7 @@ pub mod models;
 pub mod nn;
 pub(crate) mod ops;
 pub mod optim;
+pub mod schedule;
 pub mod tensor;
 
 pub use error::{Error, OpError, Place, Result};

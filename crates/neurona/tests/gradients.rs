@@ -7,7 +7,7 @@ mod common;
 
 use common::{splitmix64, stream, uniform};
 use neurona::{
-    Conv2dOptions, CrossEntropyOptions, DType, PoolOptions, Reduction, Result, RunningStats, Tensor, no_grad,
+    Conv2dOptions, CrossEntropyOptions, DType, PadMode, PoolOptions, Reduction, Result, RunningStats, Tensor, no_grad,
 };
 
 /// Wide enough that rounding (1e-16 / STEP) and curvature (STEP²) both stay near 1e-11.
@@ -108,6 +108,17 @@ gradient_check!(pow_zero, |x| x[0].pow(0), [7]);
 gradient_check!(pow_inverse, |x| x[0].pow(-1.0), [7]);
 gradient_check!(pow_fraction, |x| x[0].abs()?.pow(2.7), [7]);
 
+gradient_check!(square, |x| x[0].square(), [3, 5]);
+gradient_check!(reciprocal, |x| x[0].reciprocal(), [3, 5]);
+gradient_check!(rsqrt, |x| x[0].add_scalar(1.5)?.rsqrt(), [3, 5]);
+gradient_check!(sin, |x| x[0].mul_scalar(3)?.sin(), [3, 5]);
+gradient_check!(cos, |x| x[0].mul_scalar(3)?.cos(), [1, 7]);
+gradient_check!(erf, |x| x[0].mul_scalar(2)?.erf(), [3, 5]);
+gradient_check!(erf_empty, |x| x[0].erf(), [0, 5]);
+gradient_check!(log1p, |x| x[0].mul_scalar(0.9)?.log1p(), [3, 5]);
+gradient_check!(expm1, |x| x[0].expm1(), [3, 5]);
+gradient_check!(steps, |x| x[0].sign()?.add(&x[0].floor()?)?.add(&x[0].ceil()?)?.add(&x[0].round()?), [3, 5]);
+
 // Choice.
 gradient_check!(where_, |x| x[0].gt_scalar(0)?.where_(&x[1], &x[2]), [3, 5], [3, 5], [3, 5]);
 gradient_check!(where_broadcast, |x| x[0].gt_scalar(0)?.where_(&x[1], &x[2]), [2, 1, 1], [3, 1], [4]);
@@ -130,7 +141,69 @@ gradient_check!(broadcast_to, |x| x[0].broadcast_to([2, 3, 4]), [3, 1]);
 gradient_check!(expand, |x| x[0].expand(&[-1, 5]), [3, 1]);
 gradient_check!(expand_to_nothing, |x| x[0].broadcast_to([0, 3]), [1, 3]);
 
+gradient_check!(expand_as, |x| x[0].expand_as(&x[1])?.mul(&x[1]), [3, 1], [2, 3, 4]);
+
+// Joining and cutting.
+gradient_check!(cat, |x| Tensor::cat(&[&x[0], &x[1], &x[2]], 1), [2, 3, 2], [2, 1, 2], [2, 4, 2]);
+gradient_check!(cat_rows, |x| Tensor::cat(&[&x[0], &x[1], &x[0]], 0), [2, 3], [1, 3]);
+gradient_check!(cat_with_empty, |x| Tensor::cat(&[&x[0], &x[1]], -1), [3, 0], [3, 2]);
+gradient_check!(cat_one_constant, |x| Tensor::cat(&[&stream(8, [2, 3], DType::F64, -1.0, 1.0)?, &x[0]], 0), [1, 3]);
+gradient_check!(stack, |x| Tensor::stack(&[&x[0], &x[1]], 1), [3, 2], [3, 2]);
+gradient_check!(stack_last, |x| Tensor::stack(&[&x[0], &x[0], &x[1]], -1), [3], [3]);
+gradient_check!(narrow, |x| x[0].narrow(1, 2, 3), [3, 7]);
+gradient_check!(narrow_rows, |x| x[0].narrow(0, 1, 2)?.mul(&x[0].narrow(0, 2, 2)?), [4, 3]);
+gradient_check!(narrow_nothing, |x| x[0].narrow(0, 2, 0), [4, 3]);
+gradient_check!(slice, |x| x[0].slice(1, 1, 9, 3), [2, 11, 3]);
+gradient_check!(slice_negative, |x| x[0].slice(-1, -4, -1, 2), [3, 5]);
+gradient_check!(slice_empty, |x| x[0].slice(1, 1, 3, 1), [0, 5]);
+gradient_check!(select, |x| x[0].select(1, -2), [2, 5, 3]);
+gradient_check!(split, |x| Ok((&x[0].split(3, 1)?[2] * &x[0].split(3, 1)?[0].narrow(1, 0, 1)?)?), [2, 7]);
+gradient_check!(chunk, |x| x[0].chunk(2, 0)?[0].mul(&x[0].chunk(2, 0)?[1]), [4, 3]);
+gradient_check!(index_select, |x| x[0].index_select(0, &Tensor::from([3i64, 0, 3, 3, 1])), [4, 3]);
+gradient_check!(index_select_last, |x| x[0].index_select(-1, &Tensor::from([1i64, 1])), [2, 3, 2]);
+gradient_check!(index_select_empty, |x| x[0].index_select(1, &Tensor::from([1i64, 1])), [0, 3]);
+gradient_check!(index_select_scalar_rows, |x| x[0].index_select(0, &Tensor::from([1i64, 0, 1, 4])), [5]);
+gradient_check!(gather, |x| x[0].gather(1, &Tensor::from([[1i64, 1, 0], [2, 0, 2]])), [2, 3]);
+gradient_check!(gather_fewer, |x| x[0].gather(0, &Tensor::from([[1i64, 1], [2, 0]])), [3, 4]);
+gradient_check!(gather_inner, |x| x[0].gather(0, &Tensor::from([[[1i64, 1]], [[2, 0]]])), [3, 1, 2]);
+gradient_check!(flip, |x| x[0].flip(&[0, -1]), [2, 3, 5]);
+gradient_check!(flip_empty, |x| x[0].flip(&[0, 1]), [0, 3]);
+gradient_check!(roll, |x| x[0].roll(&[2, -1], &[1, 0]), [3, 5]);
+gradient_check!(roll_empty, |x| x[0].roll(&[1], &[0]), [0, 3]);
+gradient_check!(pad_constant, |x| x[0].pad(&[1, 2, 0, 3], PadMode::Constant(0.5)), [2, 3, 2]);
+gradient_check!(pad_reflect, |x| x[0].pad(&[3, 1, 2, 1], PadMode::Reflect), [2, 3, 4]);
+gradient_check!(pad_replicate, |x| x[0].pad(&[1, 2, 3, 1], PadMode::Replicate), [2, 2, 3]);
+gradient_check!(pad_replicate_size1, |x| x[0].pad(&[2, 2, 1, 0], PadMode::Replicate), [1, 1]);
+gradient_check!(pad_empty, |x| x[0].pad(&[1, 1, 2, 0], PadMode::Constant(1.0)), [0, 3]);
+gradient_check!(
+    conv2d_of_parts,
+    |x| {
+        let y = x[0].pad(&[1, 1, 1, 1], PadMode::Reflect)?;
+        let y = y.conv2d(&x[1], None, Conv2dOptions::default())?;
+        Tensor::cat(&[&y.narrow(1, 1, 2)?.relu()?, &y.flip(&[3])?], 1)?.roll(&[1], &[2])
+    },
+    [2, 2, 3, 4],
+    [3, 2, 3, 3]
+);
+
 // Reductions.
+gradient_check!(prod, |x| x[0].prod(), [3, 4]);
+gradient_check!(prod_rows, |x| x[0].prod_dims(&[0], false), [5, 3]);
+gradient_check!(prod_outer, |x| x[0].prod_dims(&[0, 2], true), [2, 3, 4]);
+gradient_check!(prod_one_zero, |x| x[0].mul(&Tensor::from([0.0f64, 1.0, 2.0]))?.prod_dims(&[1], false), [2, 3]);
+gradient_check!(prod_nothing, |x| x[0].prod_dims(&[0], false), [0, 3]);
+gradient_check!(norm_1, |x| x[0].norm(1.0, &[1], false), [3, 5]);
+gradient_check!(norm_2, |x| x[0].norm(2.0, &[0, 2], true), [2, 3, 5]);
+gradient_check!(norm_inf, |x| x[0].norm(f64::INFINITY, &[1], false), [3, 5]);
+gradient_check!(logsumexp, |x| x[0].logsumexp(&[1], false), [3, 5]);
+gradient_check!(logsumexp_two_dims, |x| x[0].logsumexp(&[0, -1], true), [2, 3, 5]);
+gradient_check!(cumsum, |x| x[0].cumsum(1), [2, 5, 3]);
+gradient_check!(cumsum_last, |x| x[0].cumsum(-1), [3, 7]);
+gradient_check!(cumsum_empty, |x| x[0].cumsum(0), [0, 3]);
+gradient_check!(sort, |x| Ok(x[0].sort(1, false)?.0), [3, 7]);
+gradient_check!(sort_down_rows, |x| Ok(x[0].sort(0, true)?.0), [5, 3]);
+gradient_check!(topk, |x| Ok(x[0].topk(3, 1, true)?.0), [2, 7, 2]);
+gradient_check!(topk_smallest, |x| Ok(x[0].topk(2, -1, false)?.0), [3, 5]);
 gradient_check!(sum, |x| x[0].sum(), [3, 5]);
 gradient_check!(sum_rows, |x| x[0].sum_dims(&[0], false), [3, 5]);
 gradient_check!(sum_channels, |x| x[0].sum_dims(&[0, 2, 3], true), [2, 3, 2, 3]);

@@ -5,6 +5,7 @@
 use neurona::nn::{Buffer, Forward, Linear, Module, Parameter};
 use neurona::optim::{Adam, Composite, Optimizer, Sgd};
 use neurona::{DType, Error, Result, RunningStats, Tensor, no_grad, stats};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
 static TURN: Mutex<()> = Mutex::new(());
@@ -286,25 +287,27 @@ fn one_model_read_by_another_thread_while_it_trains() -> Result<()> {
     let _turn = turn();
     let w = parameter(&[1.0; 4096]);
     let mut sgd = Sgd::new(vec![w.clone()], 1e-3);
-    let stop = std::sync::atomic::AtomicBool::new(false);
+    let reads = AtomicUsize::new(0);
     std::thread::scope(|s| {
-        let reader = s.spawn(|| -> Result<usize> {
-            let mut reads = 0;
-            while !stop.load(std::sync::atomic::Ordering::Relaxed) {
-                // Every parameter takes the same steps, so a torn read would show as unequal elements.
+        let reader = s.spawn(|| -> Result<()> {
+            while reads.fetch_add(1, Ordering::Relaxed) < 200 {
+                // Every element takes the same steps, so a torn read would show as unequal elements.
                 let seen = values(&w.get()?.mul_scalar(1.0)?);
                 assert!(seen.iter().all(|v| *v == seen[0]));
-                reads += 1;
             }
-            Ok(reads)
+            Ok(())
         });
-        for _ in 0..300 {
+        let mut steps = 0;
+        while reads.load(Ordering::Relaxed) < 200 {
             sgd.zero_grad();
             w.get()?.sum()?.backward()?;
             sgd.step()?;
+            steps += 1;
         }
-        stop.store(true, std::sync::atomic::Ordering::Relaxed);
-        assert!(reader.join().expect("no panic")? > 0);
+        reader.join().expect("no panic")?;
+        // No step was lost and none taken twice.
+        let expected = (0..steps).fold(1.0f32, |w, _| w - 1e-3);
+        assert!((values(&w.get()?)[0] - expected).abs() < 1e-3 * steps as f32 * 1e-3 + 1e-4, "{steps} steps");
         Ok(())
     })
 }
@@ -413,6 +416,29 @@ fn nan_is_traced_to_the_op_that_made_it() -> Result<()> {
         Err(Error::NotFinite { op, count: 1, first: 0, .. }) => assert_eq!(op, "log"),
         other => panic!("{other:?}"),
     }
+    Ok(())
+}
+
+#[test]
+fn nan_in_a_gradient_names_the_layer() -> Result<()> {
+    let _turn = turn();
+    #[derive(Module)]
+    struct Net {
+        first: Linear,
+        second: Linear,
+    }
+    let net = Net { first: Linear::new(2, 2)?.without_bias(), second: Linear::new(2, 1)?.without_bias() };
+    net.first.weight.set(&Tensor::from([[0.0f32, 0.0], [0.0, 0.0]]))?;
+    let mut sgd = Sgd::new(net.parameters(), 0.1);
+    neurona::set_check_finite(true);
+    // The square root is finite at 0; its derivative is not.
+    let loss = net.second.forward(&net.first.forward(&Tensor::from([[1.0f32, 1.0]]))?.sqrt()?)?.sum()?;
+    let outcome = loss.backward().and_then(|()| sgd.step());
+    neurona::set_check_finite(false);
+    let error = outcome.expect_err("the gradient of sqrt at 0 is infinite").to_string();
+    assert!(error.starts_with("div") && error.contains("tests/laziness.rs"), "{error}");
+    let error = neurona::no_grad(|| net.second.forward(&Tensor::from([[1.0f32]]))).expect_err("shapes").to_string();
+    assert!(error.starts_with("linear at second: "), "{error}");
     Ok(())
 }
 

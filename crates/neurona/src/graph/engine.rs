@@ -140,7 +140,20 @@ pub(crate) fn trainable(loss: &Tensor) -> Result<Vec<(Arc<GradientSlot>, Tensor)
 
 impl Engine {
     fn force(&mut self, asked: &[Tensor], cells: &[Cell]) -> Result<()> {
-        self.trace.line_up(asked, cells, &mut self.walk);
+        loop {
+            self.trace.line_up(asked, cells, &mut self.walk);
+            // From here to the commit nobody else can read the cells that are written: what they hold is decided
+            // once, and so is who still wants it.
+            let written: Vec<Cell> = self.trace.writes.iter().map(|w| w.cell.clone()).collect();
+            let mut locked: Vec<_> = written.iter().map(Cell::state).collect();
+            if self.trace.agrees(&locked, self.walk) {
+                return self.compute(asked, &mut locked);
+            }
+        }
+    }
+
+    fn compute(&mut self, asked: &[Tensor], locked: &mut [MutexGuard<'_, CellState>]) -> Result<()> {
+        self.trace.find_roots(asked, locked, self.walk);
         if self.trace.roots.is_empty() && self.trace.writes.is_empty() {
             return Ok(());
         }
@@ -165,7 +178,7 @@ impl Engine {
         let (plan, used) = &mut list[place];
         *used = self.clock;
         self.stats.runs += 1;
-        self.stats.running += run(plan, &self.trace, &mut self.runner)?;
+        self.stats.running += run(plan, &self.trace, locked, &mut self.runner)?;
         Ok(())
     }
 
@@ -190,10 +203,12 @@ impl Engine {
     }
 }
 
-fn run(plan: &mut Plan, trace: &Trace, runner: &mut Runner) -> Result<Duration> {
-    // From here to the commit nobody else can read the cells that are written: whether an old value is
-    // still wanted by somebody is decided once, and stays true.
-    let mut cells: Vec<MutexGuard<'_, CellState>> = trace.writes.iter().map(|w| w.cell.state()).collect();
+fn run(
+    plan: &mut Plan,
+    trace: &Trace,
+    locked: &mut [MutexGuard<'_, CellState>],
+    runner: &mut Runner,
+) -> Result<Duration> {
     let held: Vec<usize> = (0..trace.nodes.len()).filter(|&i| !trace.leaf[i] && trace.held(i)).collect();
     // A node that stays differentiable keeps its graph, and the graph keeps the old values.
     let overwrite = held.iter().all(|&i| plan.consumed[i] || !trace.nodes[i].requires_grad);
@@ -230,10 +245,9 @@ fn run(plan: &mut Plan, trace: &Trace, runner: &mut Runner) -> Result<Duration> 
     for (at, slot) in trace.roots.iter().zip(&plan.roots) {
         trace.nodes[at.node as usize].state().values[at.out as usize] = Some(kept[*slot].clone());
     }
-    for ((write, slot), cell) in trace.writes.iter().zip(&plan.writes).zip(&mut cells) {
+    for ((write, slot), cell) in trace.writes.iter().zip(&plan.writes).zip(locked) {
         cell.commit(&kept[*slot], &write.cell);
     }
-    drop(cells);
     for i in held {
         let node = &trace.nodes[i];
         if plan.consumed[i] || !node.requires_grad {

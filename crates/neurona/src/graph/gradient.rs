@@ -3,7 +3,7 @@
 use super::node::{Node, Source};
 use super::walk::Trace;
 use crate::ops::{At, Op};
-use crate::tensor::{Tensor, no_grad};
+use crate::tensor::{Scope, Tensor, no_grad};
 use crate::{Error, Result};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -67,6 +67,7 @@ fn differentiate(
         let operands: Vec<Tensor> = node.state().inputs.iter().cloned().collect();
         let inputs: Vec<Tensor> = operands.iter().map(|t| expansion.resolve(t)).collect();
         let wants: Vec<bool> = inputs.iter().map(|t| t.node.requires_grad).collect();
+        let _scope = Scope::of(&node.place);
         let at = At { inputs: &inputs, outputs: &outputs, grads: &grads, wants: &wants };
         let by_input = op.gradient(&at).map_err(|e| e.at(node.place.clone()))?;
         for ((input, gradient), wanted) in operands.iter().zip(by_input).zip(wants) {

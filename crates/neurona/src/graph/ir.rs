@@ -170,13 +170,22 @@ pub(crate) fn build(trace: &Trace, expansion: &Expansion, walk: u32) -> Result<I
         let node = trace.nodes[at.node as usize].clone();
         expansion.resolve(&Tensor { node, out: at.out as usize })
     };
-    // The last first: gradients of the last layers are there first, and an activation whose layer's gradients
-    // are all computed makes room for what comes before it.
-    for at in trace.roots.iter().rev() {
-        let value = place(&mut ir, &mut done, &tensor(*at), trace, expansion, walk);
-        ir.roots.push(value);
+    // Gradients of the last layers first: an activation whose layer's gradients are all computed makes room for
+    // what comes before it. How late a layer is shows in where the line has its parameter.
+    let lateness = |at: &walk::At| {
+        let node = &trace.nodes[at.node as usize];
+        let leaf = match &node.source {
+            Source::Op(Op::Backward(_)) => node.state().inputs.get(1 + at.out as usize).map(|t| t.node.clone()),
+            _ => None,
+        };
+        leaf.and_then(|leaf| Trace::position(&leaf, walk)).unwrap_or(at.node)
+    };
+    let mut order: Vec<usize> = (0..trace.roots.len()).collect();
+    order.sort_by_key(|&i| std::cmp::Reverse(lateness(&trace.roots[i])));
+    ir.roots = vec![Value { node: 0, out: 0 }; order.len()];
+    for i in order {
+        ir.roots[i] = place(&mut ir, &mut done, &tensor(trace.roots[i]), trace, expansion, walk);
     }
-    ir.roots.reverse();
     // Writes come last, so that whatever reads a cell runs before the cell is overwritten.
     for write in &trace.writes {
         let value = place(&mut ir, &mut done, &tensor(write.value), trace, expansion, walk);

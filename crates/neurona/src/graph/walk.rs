@@ -1,12 +1,12 @@
 //! The trace, put in a line: what a plan is made from and looked up by.
 
-use super::cell::Cell;
+use super::cell::{Cell, CellState};
 use super::node::{Node, Source};
 use crate::ops::Op;
 use crate::tensor::{Device, Tensor};
 use crate::{Error, Result};
 use std::hash::{Hash, Hasher};
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard};
 use std::sync::atomic::Ordering;
 
 /// One result of one node of the line.
@@ -60,7 +60,7 @@ enum Visit {
 const ENTERED: u32 = u32::MAX;
 
 impl Trace {
-    /// Lines up what the tensors asked for need. `walk` must be new for every call.
+    /// Lines up what the tensors asked for need. `walk` is new after every call.
     pub fn line_up(&mut self, asked: &[Tensor], cells: &[Cell], walk: &mut u32) {
         self.again = false;
         loop {
@@ -72,7 +72,17 @@ impl Trace {
             }
             self.again = true;
         }
-        self.find_roots(asked, *walk);
+    }
+
+    /// Whether the cells, now locked, still have the writes that were lined up: another thread may have staged
+    /// or committed one in between.
+    pub fn agrees(&self, locked: &[MutexGuard<'_, CellState>], walk: u32) -> bool {
+        self.writes.iter().zip(locked).all(|(write, cell)| match &cell.staged {
+            Some(staged) => {
+                Self::position(&staged.node, walk) == Some(write.value.node) && staged.out as u32 == write.value.out
+            }
+            None => false,
+        })
     }
 
     /// Lets go of all nodes; keeps the memory for the next call.
@@ -174,16 +184,16 @@ impl Trace {
                 self.words.write_usize(meta.shape.len() << 8 | meta.dtype as usize);
                 self.words.0.extend(meta.shape.iter().map(|&n| n as u64));
             }
-            if let Source::Cell(cell) = &node.source {
-                if let Some(inner) = cell.upgrade() {
-                    let cell = Cell(inner);
-                    let state = cell.state();
-                    inside += Arc::ptr_eq(&state.leaf.node, &node) as u32;
-                    let staged = state.staged.is_some();
-                    drop(state);
-                    if staged {
-                        self.note_write(&cell, walk);
-                    }
+            if let Source::Cell(cell) = &node.source
+                && let Some(inner) = cell.upgrade()
+            {
+                let cell = Cell(inner);
+                let state = cell.state();
+                inside += Arc::ptr_eq(&state.leaf.node, &node) as u32;
+                let staged = state.staged.is_some();
+                drop(state);
+                if staged {
+                    self.note_write(&cell, walk);
                 }
             }
         } else {
@@ -206,7 +216,8 @@ impl Trace {
 
     /// What was asked, and every node in the line that somebody outside still holds: it could otherwise
     /// never be computed, since its inputs may be overwritten.
-    fn find_roots(&mut self, asked: &[Tensor], walk: u32) {
+    /// Nobody can get hold of another one while the cells are locked.
+    pub fn find_roots(&mut self, asked: &[Tensor], locked: &[MutexGuard<'_, CellState>], walk: u32) {
         for tensor in asked {
             let node = Self::position(&tensor.node, walk).unwrap_or(0);
             if !self.leaf[node as usize] {
@@ -228,8 +239,8 @@ impl Trace {
         self.words.write_u64(u64::MAX);
         self.roots.iter().for_each(|r| self.words.write_u64((r.node as u64) << 16 | r.out as u64));
         self.words.write_u64(u64::MAX);
-        for write in &mut self.writes {
-            write.leaf = Self::position(&write.cell.state().leaf.node, walk);
+        for (write, cell) in self.writes.iter_mut().zip(locked) {
+            write.leaf = Self::position(&cell.leaf.node, walk);
             self.words.write_u64((write.value.node as u64) << 16 | write.value.out as u64);
             self.words.write_u64(write.leaf.map_or(u64::MAX, u64::from));
         }

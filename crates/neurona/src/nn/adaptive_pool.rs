@@ -1,9 +1,10 @@
 //! Average pooling to a given size.
 
 use super::{Forward, Module, ModulePath};
-use crate::{PoolOptions, Result, Tensor};
+use crate::{Result, Tensor};
 
-/// The means of windows chosen so that the output has this size; it must divide the input's.
+/// The means of windows chosen so that the output has this size. Where it does not divide the input's, windows
+/// overlap as PyTorch's do: from ⌊i h / oh⌋ up to ⌈(i + 1) h / oh⌉.
 ///
 /// ```
 /// use neurona::{DType, Tensor, nn::{AdaptiveAvgPool2d, Forward}};
@@ -35,19 +36,7 @@ impl Forward for AdaptiveAvgPool2d {
     #[track_caller]
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         let _scope = self.path.enter();
-        let &[_, _, h, w] = &x.shape()[..] else {
-            return Err(x.error("adaptive_avg_pool2d", "needs images [n, c, h, w]"));
-        };
-        let [oh, ow] = self.size;
-        if oh == 0 || ow == 0 || h == 0 || w == 0 || h % oh != 0 || w % ow != 0 {
-            let problem = format!("an output of {oh} x {ow} does not divide images of {h} x {w}");
-            return Err(x.error("adaptive_avg_pool2d", problem));
-        }
-        if self.size == [1, 1] {
-            return x.global_avg_pool2d();
-        }
-        let kernel = [h / oh, w / ow];
-        x.avg_pool2d(PoolOptions { kernel, stride: kernel, padding: [0, 0], ceil_mode: false })
+        x.adaptive_avg_pool2d(self.size)
     }
 }
 
@@ -56,15 +45,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn divides_or_says_so() -> Result<()> {
+    fn any_size_but_none() -> Result<()> {
         let x = Tensor::from([[1.0f32, 2.0, 3.0, 4.0], [5.0, 6.0, 7.0, 8.0]]).reshape([1, 1, 2, 4])?;
         assert_eq!(AdaptiveAvgPool2d::new(1).forward(&x)?.to_vec::<f32>()?, [4.5]);
         assert_eq!(AdaptiveAvgPool2d::with([1, 2]).forward(&x)?.to_vec::<f32>()?, [3.5, 5.5]);
         assert_eq!(AdaptiveAvgPool2d::with([2, 4]).forward(&x)?.to_vec::<f32>()?, x.to_vec::<f32>()?);
-        for size in [0, 3] {
-            let error = AdaptiveAvgPool2d::new(size).forward(&x).unwrap_err().to_string();
-            assert!(error.contains(&format!("{size} x {size} does not divide images of 2 x 4")), "{error}");
-        }
+        let y = AdaptiveAvgPool2d::new(3).forward(&x)?.to_vec::<f32>()?;
+        assert_eq!(y, [1.5, 2.5, 3.5, 3.5, 4.5, 5.5, 5.5, 6.5, 7.5]);
+        let error = AdaptiveAvgPool2d::new(0).forward(&x).unwrap_err().to_string();
+        assert!(error.contains("0 x 0 from images of 2 x 4"), "{error}");
         assert!(AdaptiveAvgPool2d::new(1).forward(&x.flatten(1, -1)?).is_err());
         Ok(())
     }

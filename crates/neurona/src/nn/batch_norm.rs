@@ -3,7 +3,7 @@
 use super::{Buffer, Forward, Mode, Module, ModulePath, Parameter};
 use crate::{DType, Result, RunningStats, Tensor};
 
-macro_rules! batch_norm { ($($(#[$doc:meta])* $Type:ident ($rank:literal, $input:literal);)*) => { $(
+macro_rules! batch_norm { ($($(#[$doc:meta])* $Type:ident ($ranks:pat, $input:literal);)*) => { $(
     $(#[$doc])*
     #[derive(Debug, Module)]
     pub struct $Type {
@@ -72,7 +72,7 @@ macro_rules! batch_norm { ($($(#[$doc:meta])* $Type:ident ($rank:literal, $input
         #[track_caller]
         fn forward(&self, x: &Tensor) -> Result<Tensor> {
             let _scope = self.path.enter();
-            if x.rank() != $rank {
+            if !matches!(x.rank(), $ranks) {
                 return Err(x.error("batch_norm", concat!("needs an input ", $input)));
             }
             let affine = match (&self.weight, &self.bias) {
@@ -116,7 +116,7 @@ batch_norm! {
     /// # Ok::<(), neurona::Error>(())
     /// ```
     BatchNorm2d (4, "[n, c, h, w]; use BatchNorm1d for [n, c]");
-    /// Normalises each column of `[n, c]` as [`BatchNorm2d`] does each channel.
+    /// Normalises each column of `[n, c]`, or each channel of `[n, c, l]`, as [`BatchNorm2d`] does each channel.
     ///
     /// ```
     /// use neurona::{Tensor, nn::{BatchNorm1d, Forward}};
@@ -124,7 +124,7 @@ batch_norm! {
     /// assert_eq!(y.to_vec::<f32>()?, [-1.0, 1.0]);
     /// # Ok::<(), neurona::Error>(())
     /// ```
-    BatchNorm1d (2, "[n, c]; use BatchNorm2d for images");
+    BatchNorm1d (2 | 3, "[n, c] or [n, c, l]; use BatchNorm2d for images");
 }
 
 #[cfg(test)]
@@ -178,6 +178,21 @@ mod tests {
         assert!(error.contains("use BatchNorm2d") && error.contains("[2, 3, 4, 4]"), "{error}");
         assert!(BatchNorm2d::new(3)?.forward(&images.flatten(1, -1)?).is_err());
         assert!(BatchNorm2d::new(4)?.forward(&images).is_err());
+        assert!(BatchNorm1d::new(3)?.forward(&images.flatten(2, -1)?).is_ok());
+        assert!(BatchNorm1d::new(4)?.forward(&images.flatten(2, -1)?).is_err());
+        Ok(())
+    }
+
+    #[test]
+    fn frozen_affine_stays_and_the_rest_trains() -> Result<()> {
+        let layer = BatchNorm1d::new(1)?;
+        layer.freeze();
+        let before = Parameter::new(&Tensor::from([[2.0f32]]))?;
+        let x = column([1.0, 2.0, 3.0, 5.0])?.matmul(&before.get()?)?;
+        (&layer.forward(&x)? * &column([1.0, -1.0, 2.0, 1.0])?)?.sum()?.backward()?;
+        assert!(layer.parameters().iter().all(|p| p.grad().is_none()));
+        assert!(before.grad().is_some());
+        assert_eq!(stats(&layer)?[2], 1.0);
         Ok(())
     }
 

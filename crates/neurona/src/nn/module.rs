@@ -83,6 +83,46 @@ pub trait Module {
         self.parameters().iter().map(|p| p.shape().numel()).sum()
     }
 
+    /// How many of them get a gradient: all that are not frozen.
+    fn num_trainable_parameters(&self) -> usize {
+        self.parameters().iter().filter(|p| p.requires_grad()).map(|p| p.shape().numel()).sum()
+    }
+
+    /// Freezes every parameter: `backward` computes no gradient for it, and optimizers leave it as it is.
+    ///
+    /// ```
+    /// use neurona::nn::{Linear, Module, Sequential};
+    /// let net = Sequential::new().add(Linear::new(4, 3)?).add_named("head", Linear::new(3, 2)?);
+    /// net.freeze();
+    /// net.get(1).unwrap().unfreeze();
+    /// assert_eq!((net.num_parameters(), net.num_trainable_parameters()), (23, 8));
+    /// # Ok::<(), neurona::Error>(())
+    /// ```
+    fn freeze(&self) {
+        self.parameters().iter().for_each(|p| p.set_requires_grad(false));
+    }
+
+    /// Thaws every parameter.
+    fn unfreeze(&self) {
+        self.parameters().iter().for_each(|p| p.set_requires_grad(true));
+    }
+
+    /// Shows every parameter with its path, to start it in another way for instance.
+    ///
+    /// ```
+    /// use neurona::nn::{Linear, Module, init};
+    /// let layer = Linear::new(4, 3)?;
+    /// layer.apply(&mut |name, parameter| match name {
+    ///     "bias" => parameter.set(&init::zeros(parameter.shape())?),
+    ///     _ => parameter.set(&init::xavier_uniform(parameter.shape(), 1.0)?),
+    /// })?;
+    /// assert_eq!(layer.bias.as_ref().unwrap().get()?.to_vec::<f32>()?, [0.0; 3]);
+    /// # Ok::<(), neurona::Error>(())
+    /// ```
+    fn apply(&self, change: &mut dyn FnMut(&str, &Parameter) -> Result<()>) -> Result<()> {
+        self.named_parameters().iter().try_for_each(|(name, parameter)| change(name, parameter))
+    }
+
     /// Parameters and buffers by name, as they are now; later training does not change what was taken.
     ///
     /// ```

@@ -3,7 +3,7 @@
 use super::{Item, Module, Visitor};
 use crate::graph::cell::Cell;
 use crate::tensor::Scope;
-use crate::{Result, Shape, Tensor};
+use crate::{Error, Result, Shape, Tensor};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, RwLock};
 
@@ -62,9 +62,35 @@ impl Parameter {
         self.0.grad()
     }
 
+    /// Replaces its gradient, which may be a tensor that has not been computed yet; shape and type must be the
+    /// parameter's. This is how gradients are clipped or scaled inside the step's plan.
+    ///
+    /// ```
+    /// use neurona::{Tensor, nn::Parameter};
+    /// let p = Parameter::new(&Tensor::from([1.0f32, 2.0]))?;
+    /// p.set_grad(&Tensor::from([3.0f32, 4.0]))?;
+    /// assert_eq!(p.grad().unwrap().to_vec::<f32>()?, [3.0, 4.0]);
+    /// assert!(p.set_grad(&Tensor::from([3.0f32])).is_err());
+    /// # Ok::<(), neurona::Error>(())
+    /// ```
+    pub fn set_grad(&self, gradient: &Tensor) -> Result<()> {
+        let meta = self.0.meta();
+        if *gradient.meta() != meta {
+            let operands = [("parameter", &meta), ("gradient", gradient.meta())];
+            return Err(Error::operands("set_grad", "the gradient does not have the parameter's shape and type", &operands));
+        }
+        self.0.0.gradient.set(gradient.detach());
+        Ok(())
+    }
+
     /// Forgets its gradient.
     pub fn zero_grad(&self) {
         self.0.zero_grad();
+    }
+
+    /// Whether `backward` computes its gradient.
+    pub fn requires_grad(&self) -> bool {
+        self.0.requires_grad()
     }
 
     /// Freezes it (`false`) or thaws it.

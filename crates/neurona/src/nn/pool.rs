@@ -17,6 +17,9 @@ pub struct MaxPool2d {
     /// How the window looks and moves.
     #[module(skip)]
     pub options: PoolOptions,
+    /// Rows and columns from one cell of a window to the next.
+    #[module(skip)]
+    pub dilation: [usize; 2],
     path: ModulePath,
 }
 
@@ -69,8 +72,23 @@ macro_rules! window { ($Type:ident { $($more:ident: $start:expr),* }) => {
         }
     }
 } }
-window!(MaxPool2d {});
+window!(MaxPool2d { dilation: [1, 1] });
 window!(AvgPool2d { count_include_pad: true });
+
+impl MaxPool2d {
+    /// The same layer with cells of a window this many rows and columns apart.
+    ///
+    /// ```
+    /// use neurona::{DType, Tensor, nn::{Forward, MaxPool2d}};
+    /// let y = MaxPool2d::new(2).stride(1).dilation(3).forward(&Tensor::zeros([1, 6, 28, 28], DType::F32)?)?;
+    /// assert_eq!(y.shape().to_string(), "[1, 6, 25, 25]");
+    /// # Ok::<(), neurona::Error>(())
+    /// ```
+    pub fn dilation(mut self, dilation: usize) -> Self {
+        self.dilation = [dilation, dilation];
+        self
+    }
+}
 
 impl AvgPool2d {
     /// The same layer, counting zeros of the padding as elements or not.
@@ -84,7 +102,7 @@ impl Forward for MaxPool2d {
     #[track_caller]
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         let _scope = self.path.enter();
-        x.max_pool2d(self.options)
+        x.max_pool2d_dilated(self.options, self.dilation)
     }
 }
 

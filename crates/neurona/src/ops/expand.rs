@@ -76,4 +76,17 @@ impl Tensor {
         let shape = sizes.iter().enumerate().map(size).collect::<Option<Shape>>().ok_or_else(wrong)?;
         self.broadcast_to(shape)
     }
+
+    /// The same as [`Tensor::broadcast_to`], to the shape of another tensor.
+    ///
+    /// ```
+    /// use neurona::Tensor;
+    /// let x = Tensor::from([1.0f32, 2.0]).expand_as(&Tensor::from([[0i64, 0], [0, 0]]))?;
+    /// assert_eq!(x.to_vec::<f32>()?, [1.0, 2.0, 1.0, 2.0]);
+    /// # Ok::<(), neurona::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn expand_as(&self, other: &Tensor) -> Result<Tensor> {
+        self.broadcast_to(other.shape())
+    }
 }

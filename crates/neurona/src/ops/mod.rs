@@ -151,7 +151,8 @@ macro_rules! op_table { ($($module:ident :: $op:ident),* $(,)?) => {
 op_table! {
     backward::Backward,
     arithmetic::Add, arithmetic::Sub, arithmetic::Mul, arithmetic::Div,
-    unary::Neg, unary::Exp, unary::Log, unary::Sqrt, unary::Abs,
+    unary::Neg, unary::Exp, unary::Log, unary::Sqrt, unary::Abs, unary::Square, unary::Reciprocal, unary::Rsqrt,
+    unary::Sin, unary::Cos, unary::Log1p, unary::Expm1, unary::Erf, unary::Sign, unary::Floor, unary::Ceil, unary::Round,
     relu::Relu, relu::ReluGrad,
     sigmoid::Sigmoid,
     tanh::Tanh,
@@ -177,11 +178,15 @@ op_table! {
     layout::ToLayout,
     fused::Fused,
     reduce::Reduce, reduce::ArgReduce,
+    prod::ProdOthers,
+    cumsum::CumSum,
+    sort::ArgSort,
     matmul::MatMul,
     conv2d::Conv2d, conv2d::Conv2dInputGrad, conv2d::Conv2dWeightGrad,
     max_pool2d::MaxPool2d, max_pool2d::MaxPool2dGrad,
     avg_pool2d::AvgPool2d, avg_pool2d::AvgPool2dGrad,
     batch_norm::BatchNormTrain, batch_norm::BatchNormTrainGrad, batch_norm::BatchNormEval, batch_norm::BatchNormEvalGrad,
+    layer_norm::LayerNorm, layer_norm::LayerNormGrad,
     softmax::Softmax, softmax::SoftmaxGrad,
     cross_entropy::CrossEntropy, cross_entropy::CrossEntropyGrad,
     dropout::Dropout,
@@ -201,6 +206,7 @@ pub(crate) mod cat;
 pub(crate) mod compare;
 pub(crate) mod conv2d;
 pub(crate) mod cross_entropy;
+pub(crate) mod cumsum;
 pub(crate) mod dropout;
 pub(crate) mod elu;
 pub(crate) mod expand;
@@ -210,14 +216,18 @@ pub(crate) mod fused;
 pub(crate) mod gather;
 pub(crate) mod gelu;
 pub(crate) mod hardswish;
+pub(crate) mod layer_norm;
 pub(crate) mod layout;
 pub(crate) mod leaky_relu;
+mod logical;
 pub(crate) mod matmul;
 pub(crate) mod max_pool2d;
+mod norm;
 pub(crate) mod pad;
 pub(crate) mod permute;
 pub(crate) mod pool;
 pub(crate) mod pow;
+pub(crate) mod prod;
 pub(crate) mod reduce;
 pub(crate) mod relu;
 pub(crate) mod reshape;
@@ -226,11 +236,13 @@ pub(crate) mod roll;
 pub(crate) mod select;
 pub(crate) mod sgd_step;
 pub(crate) mod sigmoid;
-pub(crate) mod slice;
 pub(crate) mod silu;
+pub(crate) mod slice;
 pub(crate) mod softmax;
 pub(crate) mod softplus;
+pub(crate) mod sort;
 pub(crate) mod sweep;
 pub(crate) mod tanh;
 pub(crate) mod unary;
+mod upsample;
 mod variance;

@@ -54,7 +54,7 @@ impl Tensor {
     pub fn view<const N: usize>(&self, sizes: [isize; N]) -> Result<Tensor> {
         let known: usize = sizes.iter().filter(|&&s| s >= 0).map(|&s| s as usize).product();
         let open = sizes.iter().filter(|&&s| s == -1).count();
-        if open > 1 || sizes.iter().any(|&s| s < -1) || (open == 1 && (known == 0 || self.numel() % known != 0)) {
+        if open > 1 || sizes.iter().any(|&s| s < -1) || (open == 1 && (known == 0 || !self.numel().is_multiple_of(known))) {
             return Err(self.error("view", format!("{} elements do not fit {sizes:?}", self.numel())));
         }
         let shape: Shape = sizes.iter().map(|&s| if s == -1 { self.numel() / known } else { s as usize }).collect();

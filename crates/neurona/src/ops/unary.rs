@@ -1,4 +1,4 @@
-//! Functions of one element: `neg`, `exp`, `log`, `sqrt`, `abs`.
+//! Functions of one element: `neg`, `exp`, `log`, `sqrt`, `abs` and their like.
 
 use super::{At, Elementwise, Op, Operation, Run, one};
 use crate::Result;
@@ -23,7 +23,7 @@ macro_rules! unary { ($(
         }
         fn gradient(&self, at: &At<'_>) -> Result<Vec<Option<Tensor>>> {
             let ($x, $y, $dy) = (&at.inputs[0], &at.outputs[0], &at.dy()?);
-            let _ = ($x, $y);
+            let _ = ($x, $y, $dy);
             Ok(vec![Some($rule)])
         }
         fn run(&self) -> Run {
@@ -82,6 +82,90 @@ unary! {
         let sign = x.gt_scalar(0)?.to_dtype(x.dtype())?.sub(&x.lt_scalar(0)?.to_dtype(x.dtype())?)?;
         dy.mul(&sign)?
     };
+    /// x².
+    ///
+    /// ```
+    /// assert_eq!(neurona::Tensor::from([-3.0f32, 2.0]).square()?.to_vec::<f32>()?, [9.0, 4.0]);
+    /// # Ok::<(), neurona::Error>(())
+    /// ```
+    Square square (true) |x, y, dy| dy.mul(&x.mul_scalar(2)?)?;
+    /// 1 / x.
+    ///
+    /// ```
+    /// assert_eq!(neurona::Tensor::from([4.0f32, -0.5]).reciprocal()?.to_vec::<f32>()?, [0.25, -2.0]);
+    /// # Ok::<(), neurona::Error>(())
+    /// ```
+    Reciprocal reciprocal (false) |x, y, dy| dy.mul(&y.mul(y)?.neg()?)?;
+    /// 1 / √x.
+    ///
+    /// ```
+    /// assert_eq!(neurona::Tensor::from([4.0f32, 0.25]).rsqrt()?.to_vec::<f32>()?, [0.5, 2.0]);
+    /// # Ok::<(), neurona::Error>(())
+    /// ```
+    Rsqrt rsqrt (false) |x, y, dy| dy.mul(&y.mul(y)?.mul(y)?.mul_scalar(-0.5)?)?;
+    /// The sine.
+    ///
+    /// ```
+    /// assert_eq!(neurona::Tensor::from([0.0f32]).sin()?.to_vec::<f32>()?, [0.0]);
+    /// # Ok::<(), neurona::Error>(())
+    /// ```
+    Sin sin (false) |x, y, dy| dy.mul(&x.cos()?)?;
+    /// The cosine.
+    ///
+    /// ```
+    /// assert_eq!(neurona::Tensor::from([0.0f32]).cos()?.to_vec::<f32>()?, [1.0]);
+    /// # Ok::<(), neurona::Error>(())
+    /// ```
+    Cos cos (false) |x, y, dy| dy.mul(&x.sin()?)?.neg()?;
+    /// ln(1 + x), exact also near 0.
+    ///
+    /// ```
+    /// assert_eq!(neurona::Tensor::from([1e-10f32]).log1p()?.to_vec::<f32>()?, [1e-10]);
+    /// # Ok::<(), neurona::Error>(())
+    /// ```
+    Log1p log1p (false) |x, y, dy| dy.div(&x.add_scalar(1)?)?;
+    /// eˣ − 1, exact also near 0.
+    ///
+    /// ```
+    /// assert_eq!(neurona::Tensor::from([1e-10f32]).expm1()?.to_vec::<f32>()?, [1e-10]);
+    /// # Ok::<(), neurona::Error>(())
+    /// ```
+    Expm1 expm1 (false) |x, y, dy| dy.mul(&y.add_scalar(1)?)?;
+    /// The error function: how much of a normal distribution lies within x√2 deviations.
+    ///
+    /// ```
+    /// assert_eq!(neurona::Tensor::from([0.0f32, 9.0]).erf()?.to_vec::<f32>()?, [0.0, 1.0]);
+    /// # Ok::<(), neurona::Error>(())
+    /// ```
+    Erf erf (false) |x, y, dy| dy.mul(&x.mul(x)?.neg()?.exp()?.mul_scalar(std::f64::consts::FRAC_2_SQRT_PI)?)?;
+    /// −1, 0 or 1, as x is below, at or above 0.
+    ///
+    /// ```
+    /// assert_eq!(neurona::Tensor::from([-9i64, 0, 2]).sign()?.to_vec::<i64>()?, [-1, 0, 1]);
+    /// # Ok::<(), neurona::Error>(())
+    /// ```
+    Sign sign (true) |x, y, dy| Tensor::zeros_like(x)?;
+    /// The next whole number below.
+    ///
+    /// ```
+    /// assert_eq!(neurona::Tensor::from([-1.5f32, 1.5]).floor()?.to_vec::<f32>()?, [-2.0, 1.0]);
+    /// # Ok::<(), neurona::Error>(())
+    /// ```
+    Floor floor (true) |x, y, dy| Tensor::zeros_like(x)?;
+    /// The next whole number above.
+    ///
+    /// ```
+    /// assert_eq!(neurona::Tensor::from([-1.5f32, 1.5]).ceil()?.to_vec::<f32>()?, [-1.0, 2.0]);
+    /// # Ok::<(), neurona::Error>(())
+    /// ```
+    Ceil ceil (true) |x, y, dy| Tensor::zeros_like(x)?;
+    /// The nearest whole number, of two the even one.
+    ///
+    /// ```
+    /// assert_eq!(neurona::Tensor::from([0.5f32, 1.5, -0.7]).round()?.to_vec::<f32>()?, [0.0, 2.0, -1.0]);
+    /// # Ok::<(), neurona::Error>(())
+    /// ```
+    Round round (true) |x, y, dy| Tensor::zeros_like(x)?;
 }
 
 fn tile(op: &Op, inputs: &[DType], _output: DType) -> Option<TileFn> {
@@ -90,11 +174,29 @@ fn tile(op: &Op, inputs: &[DType], _output: DType) -> Option<TileFn> {
         (Op::Abs(_), DType::I64) => tile!(|x: i64| -> i64 { x.wrapping_abs() }),
         (Op::Neg(_), DType::U8) => tile!(|x: u8| -> u8 { x.wrapping_neg() }),
         (Op::Abs(_), DType::U8) => tile!(|x: u8| -> u8 { x }),
+        (Op::Square(_), DType::I64) => tile!(|x: i64| -> i64 { x.wrapping_mul(x) }),
+        (Op::Square(_), DType::U8) => tile!(|x: u8| -> u8 { x.wrapping_mul(x) }),
+        (Op::Sign(_), DType::I64) => tile!(|x: i64| -> i64 { x.signum() }),
+        (Op::Sign(_), DType::U8) => tile!(|x: u8| -> u8 { (x > 0) as u8 }),
+        (Op::Floor(_) | Op::Ceil(_) | Op::Round(_), DType::I64) => tile!(|x: i64| -> i64 { x }),
+        (Op::Floor(_) | Op::Ceil(_) | Op::Round(_), DType::U8) => tile!(|x: u8| -> u8 { x }),
         (Op::Neg(_), t) => float_tile!(t, |x| -x),
         (Op::Exp(_), t) => float_tile!(t, |x| x.vexp()),
         (Op::Log(_), t) => float_tile!(t, |x| x.vln()),
         (Op::Sqrt(_), t) => float_tile!(t, |x| x.sqrt()),
         (Op::Abs(_), t) => float_tile!(t, |x| x.abs()),
+        (Op::Square(_), t) => float_tile!(t, |x| x * x),
+        (Op::Reciprocal(_), t) => float_tile!(t, |x| 1.0 / x),
+        (Op::Rsqrt(_), t) => float_tile!(t, |x| 1.0 / x.sqrt()),
+        (Op::Sin(_), t) => float_tile!(t, |x| x.sin()),
+        (Op::Cos(_), t) => float_tile!(t, |x| x.cos()),
+        (Op::Log1p(_), t) => float_tile!(t, |x| x.vlog1p()),
+        (Op::Expm1(_), t) => float_tile!(t, |x| x.vexpm1()),
+        (Op::Erf(_), t) => float_tile!(t, |x| x.verf()),
+        (Op::Sign(_), t) => float_tile!(t, |x| if x > 0.0 { 1.0 } else if x < 0.0 { -1.0 } else { 0.0 }),
+        (Op::Floor(_), t) => float_tile!(t, |x| x.floor()),
+        (Op::Ceil(_), t) => float_tile!(t, |x| x.ceil()),
+        (Op::Round(_), t) => float_tile!(t, |x| x.round_ties_even()),
         _ => None,
     }
 }

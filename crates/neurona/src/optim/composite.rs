@@ -1,9 +1,11 @@
 //! Several optimizers as one.
 
 use super::Optimizer;
-use crate::Result;
+use super::slots::part;
 use crate::graph::cell::Cell;
+use crate::io::StateDict;
 use crate::nn::Parameter;
+use crate::{Error, Result};
 
 /// Several optimizers over one model (say, one for filters and one for the rest), run as one plan.
 ///
@@ -21,6 +23,8 @@ use crate::nn::Parameter;
 /// ```
 pub struct Composite {
     parts: Vec<Box<dyn Optimizer>>,
+    /// The parts' learning rates at the start.
+    bases: Vec<f64>,
     parameters: Vec<Parameter>,
 }
 
@@ -28,7 +32,8 @@ impl Composite {
     /// All of these.
     pub fn new(parts: Vec<Box<dyn Optimizer>>) -> Self {
         let parameters = parts.iter().flat_map(|p| p.parameters().iter().cloned()).collect();
-        Composite { parts, parameters }
+        let bases = parts.iter().map(|p| p.lr()).collect();
+        Composite { parts, bases, parameters }
     }
 
     /// The optimizers it is made of.
@@ -55,9 +60,41 @@ impl Optimizer for Composite {
         self.parts.first().map_or(0.0, |p| p.lr())
     }
 
-    /// Sets the first one's and scales the others in the same proportion.
+    /// Sets the first one's, and the others' in the proportion they had when the composite was made.
     fn set_lr(&mut self, lr: f64) {
-        let factor = if self.lr() == 0.0 { 1.0 } else { lr / self.lr() };
-        self.parts.iter_mut().for_each(|p| p.set_lr(p.lr() * factor));
+        let first = self.bases.first().copied().unwrap_or(0.0);
+        for (i, (part, base)) in self.parts.iter_mut().zip(&self.bases).enumerate() {
+            let factor = if first == 0.0 { 1.0 } else { lr / first };
+            part.set_lr(if i == 0 { lr } else { base * factor });
+        }
+    }
+
+    /// The state of each, under its place.
+    fn state_dict(&self) -> Result<StateDict> {
+        let mut state = StateDict::new();
+        for (i, part) in self.parts.iter().enumerate() {
+            for (name, value) in part.state_dict()? {
+                state.insert(format!("{i}.{name}"), value);
+            }
+        }
+        Ok(state)
+    }
+
+    fn load_state_dict(&mut self, state: &StateDict) -> Result<()> {
+        let before = self.state_dict()?;
+        let count = self.parts.len();
+        let known = |name: &str| name.split_once('.').and_then(|(i, _)| i.parse().ok()).is_some_and(|i: usize| i < count);
+        let unexpected: Vec<String> = state.names().filter(|name| !known(name)).map(String::from).collect();
+        if !unexpected.is_empty() {
+            return Err(Error::StateDict { missing: vec![], unexpected, mismatched: vec![] });
+        }
+        let mut load = |state: &StateDict| {
+            let mut parts = self.parts.iter_mut().enumerate();
+            parts.try_for_each(|(i, p)| p.load_state_dict(&part(state, &format!("{i}."))))
+        };
+        load(state).map_err(|error| match load(&before) {
+            Ok(()) => error,
+            Err(worse) => worse,
+        })
     }
 }

@@ -1,10 +1,10 @@
 //! A moving average of the weights.
 
-use super::slots::{Reader, names, part, plain};
 use super::Optimizer;
+use super::shadow::{Shadow, by_inner};
+use super::slots::plain;
 use crate::graph::cell::Cell;
 use crate::io::StateDict;
-use crate::nn::Parameter;
 use crate::tensor::no_grad;
 use crate::{Error, Result, Tensor};
 
@@ -29,9 +29,7 @@ pub struct Ema<O> {
     inner: O,
     decay: f64,
     warm_up: bool,
-    average: Vec<Cell>,
-    names: Vec<String>,
-    updates: u64,
+    shadow: Shadow,
     /// The weights, while the model has the average.
     weights: Option<Vec<Tensor>>,
 }
@@ -39,9 +37,8 @@ pub struct Ema<O> {
 impl<O: Optimizer> Ema<O> {
     /// The average of what this optimizer trains.
     pub fn new(inner: O, decay: f64) -> Result<Self> {
-        let average = inner.parameters().iter().map(|p| Cell::new(&p.get()?, false)).collect::<Result<_>>()?;
-        let names = names(inner.parameters());
-        Ok(Ema { inner, decay, warm_up: false, average, names, updates: 0, weights: None })
+        let shadow = Shadow::of(&inner)?;
+        Ok(Ema { inner, decay, warm_up: false, shadow, weights: None })
     }
 
     /// With a decay that begins low and grows with the count t of updates: min(decay, (1 + t) / (10 + t)).
@@ -61,7 +58,7 @@ impl<O: Optimizer> Ema<O> {
             return Err(Error::Argument("the average is applied already; call restore first".into()));
         }
         let weights = self.parameters().iter().map(|p| plain(&p.get()?)).collect::<Result<Vec<_>>>()?;
-        for (parameter, average) in self.inner.parameters().iter().zip(&self.average) {
+        for (parameter, average) in self.inner.parameters().iter().zip(self.shadow.cells()) {
             parameter.set(&average.get()?)?;
         }
         self.weights = Some(weights);
@@ -79,7 +76,7 @@ impl<O: Optimizer> Ema<O> {
 
     /// The average by the parameters' names.
     pub fn average(&self) -> Result<StateDict> {
-        self.names.iter().zip(&self.average).map(|(name, cell)| Ok((name.clone(), plain(&cell.get()?)?))).collect()
+        self.shadow.named()
     }
 }
 
@@ -89,52 +86,13 @@ impl<O: Optimizer> Optimizer for Ema<O> {
             return Err(Error::Argument("the model has the average now; call restore before training on".into()));
         }
         let mut cells = self.inner.stage()?;
-        self.updates += 1;
-        let t = self.updates as f64;
+        self.shadow.steps += 1;
+        let t = self.shadow.steps as f64;
         let decay = if self.warm_up { self.decay.min((1.0 + t) / (10.0 + t)) } else { self.decay };
-        no_grad(|| {
-            for (parameter, average) in self.inner.parameters().iter().zip(&self.average) {
-                let old = average.get()?;
-                let apart = (parameter.get()? - &old)?;
-                average.stage((&old + apart.mul_scalar(1.0 - decay)?)?)?;
-                cells.push(average.clone());
-            }
-            Ok(cells)
-        })
+        no_grad(|| self.shadow.follow(&self.inner, 1.0 - decay))?;
+        cells.extend_from_slice(self.shadow.cells());
+        Ok(cells)
     }
 
-    fn parameters(&self) -> &[Parameter] {
-        self.inner.parameters()
-    }
-
-    fn lr(&self) -> f64 {
-        self.inner.lr()
-    }
-
-    fn set_lr(&mut self, lr: f64) {
-        self.inner.set_lr(lr);
-    }
-
-    /// The average and the state of the optimizer inside.
-    fn state_dict(&self) -> Result<StateDict> {
-        let inner = self.inner.state_dict()?.into_iter().map(|(name, value)| (format!("optimizer.{name}"), value));
-        let average = self.average()?.into_iter().map(|(name, value)| (format!("average.{name}"), value));
-        let updates = ("updates".to_string(), plain(&Tensor::scalar(self.updates as i64))?);
-        Ok(inner.chain(average).chain([updates]).collect())
-    }
-
-    fn load_state_dict(&mut self, state: &StateDict) -> Result<()> {
-        let own: StateDict = state.iter().filter(|(n, _)| !n.starts_with("optimizer.")).map(|(n, t)| (n, t.clone())).collect();
-        let mut reader = Reader::new(&own);
-        let updates = reader.number("updates");
-        let named = self.names.iter().zip(&self.average);
-        let values: Vec<_> = named.map(|(n, cell)| reader.tensor(&format!("average.{n}"), &cell.meta())).collect();
-        reader.finish()?;
-        self.inner.load_state_dict(&part(state, "optimizer."))?;
-        for (cell, value) in self.average.iter().zip(values) {
-            value.iter().try_for_each(|value| cell.set(value))?;
-        }
-        self.updates = updates.unwrap_or(0.0) as u64;
-        Ok(())
-    }
+    by_inner!();
 }

@@ -1,22 +1,33 @@
 //! Optimizers, with PyTorch's names, formulas and defaults.
 
 mod adam;
+mod clip;
 mod composite;
+mod ema;
+mod group;
+mod lookahead;
+mod muon;
 mod rmsprop;
 mod sgd;
+mod shadow;
+mod slots;
 
 pub use adam::Adam;
+pub use clip::{clip_grad_norm, clip_grad_norm_with, clip_grad_value};
 pub use composite::Composite;
+pub use ema::Ema;
+pub use group::Group;
+pub use lookahead::Lookahead;
+pub use muon::Muon;
 pub use rmsprop::RmsProp;
 pub use sgd::Sgd;
 
+use crate::Result;
 use crate::graph::cell::Cell;
 use crate::graph::engine;
+use crate::io::StateDict;
 use crate::nn::Parameter;
-use crate::ops::Op;
-use crate::tensor::{DType, Meta, Number, no_grad};
-use crate::{Result, Tensor};
-use std::collections::BTreeMap;
+use slots::Slots;
 
 /// Changes parameters by their gradients.
 pub trait Optimizer: Send {
@@ -33,6 +44,29 @@ pub trait Optimizer: Send {
     /// Sets the learning rate. It is an input of the plan: changing it every step costs nothing.
     fn set_lr(&mut self, lr: f64);
 
+    /// Its state by the parameters' names: moments, counts of steps, the learning rate. Later steps do not change
+    /// what was taken. The other settings are those that the optimizer is made with.
+    ///
+    /// ```
+    /// use neurona::{Tensor, nn::{Linear, Module}, optim::{Adam, Optimizer}};
+    /// let net = Linear::new(2, 1)?;
+    /// let mut adam = Adam::new(net.parameters(), 0.1);
+    /// net.weight.get()?.sum()?.backward()?;
+    /// adam.step()?;
+    /// let state = adam.state_dict()?;
+    /// let names = ["lr", "weight.step", "weight.exp_avg", "weight.exp_avg_sq", "bias.step"];
+    /// assert_eq!(state.names().collect::<Vec<_>>(), names);
+    /// let mut other = Adam::new(net.parameters(), 0.2);
+    /// other.load_state_dict(&state)?;
+    /// assert_eq!(other.lr(), 0.1);
+    /// # Ok::<(), neurona::Error>(())
+    /// ```
+    fn state_dict(&self) -> Result<StateDict>;
+
+    /// Takes over what [`Optimizer::state_dict`] gave, so that training goes on as if it had not been interrupted.
+    /// Names and shapes must be this optimizer's. When it fails nothing has changed.
+    fn load_state_dict(&mut self, state: &StateDict) -> Result<()>;
+
     /// Updates the parameters. Loss, gradients, new parameters and statistics are computed together here.
     #[track_caller]
     fn step(&mut self) -> Result<()> {
@@ -46,57 +80,23 @@ pub trait Optimizer: Send {
     }
 }
 
-/// What all optimizers share: parameters, their state, and how often each was updated.
-pub(crate) struct Slots {
-    pub parameters: Vec<Parameter>,
-    state: Vec<Vec<Cell>>,
-    steps: Vec<u64>,
-}
-
-impl Slots {
-    pub fn new(parameters: Vec<Parameter>) -> Self {
-        let count = parameters.len();
-        Slots { parameters, state: vec![Vec::new(); count], steps: vec![0; count] }
+impl Optimizer for Box<dyn Optimizer> {
+    fn stage(&mut self) -> Result<Vec<Cell>> {
+        (**self).stage()
     }
-
-    /// Stages one update of all parameters that have a gradient: `states` cells of state each, and the
-    /// numbers that `numbers` gives for the count of steps (the first is 1).
-    pub fn stage(&mut self, op: impl Into<Op>, states: usize, numbers: impl Fn(u64) -> Vec<f64>) -> Result<Vec<Cell>> {
-        let op = op.into();
-        // Parameters that were frozen for a while have taken fewer steps; the rest go in one sweep.
-        let mut groups: BTreeMap<u64, Vec<(usize, Tensor)>> = BTreeMap::new();
-        for (i, parameter) in self.parameters.iter().enumerate() {
-            if let Some(gradient) = parameter.grad() {
-                self.steps[i] += 1;
-                groups.entry(self.steps[i]).or_default().push((i, gradient));
-            }
-        }
-        let mut written = Vec::new();
-        for (step, group) in groups {
-            let mut operands = Vec::with_capacity(group.len() * (2 + states) + 1);
-            let first = written.len();
-            for (i, gradient) in group {
-                let parameter = self.parameters[i].cell();
-                let value = parameter.get()?;
-                while self.state[i].len() < states {
-                    self.state[i].push(Cell::zeros(value.meta().clone(), value.device()));
-                }
-                operands.extend([value, gradient]);
-                written.push(parameter.clone());
-                for cell in &self.state[i] {
-                    operands.push(cell.get()?);
-                    written.push(cell.clone());
-                }
-            }
-            let numbers = numbers(step);
-            let meta = Meta::new([numbers.len()], DType::F64);
-            operands.push(Tensor::numbers(numbers.into_iter().map(Number::Float), meta));
-            let operands: Vec<&Tensor> = operands.iter().collect();
-            let results = no_grad(|| Tensor::apply_all(op.clone(), &operands))?;
-            for (cell, value) in written[first..].iter().zip(results) {
-                cell.stage(value)?;
-            }
-        }
-        Ok(written)
+    fn parameters(&self) -> &[Parameter] {
+        (**self).parameters()
+    }
+    fn lr(&self) -> f64 {
+        (**self).lr()
+    }
+    fn set_lr(&mut self, lr: f64) {
+        (**self).set_lr(lr);
+    }
+    fn state_dict(&self) -> Result<StateDict> {
+        (**self).state_dict()
+    }
+    fn load_state_dict(&mut self, state: &StateDict) -> Result<()> {
+        (**self).load_state_dict(state)
     }
 }

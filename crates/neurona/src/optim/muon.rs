@@ -164,7 +164,7 @@ impl Optimizer for Muon {
         let mut written = Vec::new();
         for (i, gradient) in self.slots.due() {
             let parameter = self.slots.parameters[i].cell().clone();
-            let momentum = self.slots.state(i, 1)[0].clone();
+            let momentum = self.slots.state(i, 1)?[0].clone();
             let [value, moved] = no_grad(|| self.update(i, &parameter.get()?, &gradient, &momentum.get()?))?;
             parameter.stage(value)?;
             momentum.stage(moved)?;

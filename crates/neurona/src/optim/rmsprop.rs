@@ -1,6 +1,7 @@
 //! RMSprop.
 
-use super::{Optimizer, Slots};
+use super::slots::by_slots;
+use super::{Group, Optimizer, Slots};
 use crate::Result;
 use crate::graph::cell::Cell;
 use crate::nn::Parameter;
@@ -19,10 +20,8 @@ use crate::ops::rmsprop_step::{Options, RmsPropStep};
 /// ```
 pub struct RmsProp {
     slots: Slots,
-    lr: f64,
     alpha: f64,
     eps: f64,
-    weight_decay: f64,
     momentum: f64,
     centered: bool,
 }
@@ -30,15 +29,12 @@ pub struct RmsProp {
 impl RmsProp {
     /// With PyTorch's defaults: alpha 0.99, epsilon 1e-8.
     pub fn new(parameters: Vec<Parameter>, lr: f64) -> Self {
-        RmsProp {
-            slots: Slots::new(parameters),
-            lr,
-            alpha: 0.99,
-            eps: 1e-8,
-            weight_decay: 0.0,
-            momentum: 0.0,
-            centered: false,
-        }
+        RmsProp::with_groups(vec![Group::new(parameters)], lr)
+    }
+
+    /// With groups that have a learning rate or a weight decay of their own.
+    pub fn with_groups(groups: Vec<Group>, lr: f64) -> Self {
+        RmsProp { slots: Slots::new(groups, lr), alpha: 0.99, eps: 1e-8, momentum: 0.0, centered: false }
     }
 
     /// With this smoothing of the mean square.
@@ -55,7 +51,7 @@ impl RmsProp {
 
     /// With L2 weight decay.
     pub fn weight_decay(mut self, weight_decay: f64) -> Self {
-        self.weight_decay = weight_decay;
+        self.slots.weight_decay = weight_decay;
         self
     }
 
@@ -70,25 +66,20 @@ impl RmsProp {
         self.centered = true;
         self
     }
+
+    fn kinds(&self) -> Vec<&'static str> {
+        let all = [("square_avg", true), ("grad_avg", self.centered), ("momentum_buffer", self.momentum != 0.0)];
+        all.into_iter().filter(|(_, there)| *there).map(|(name, _)| name).collect()
+    }
 }
 
 impl Optimizer for RmsProp {
     fn stage(&mut self) -> Result<Vec<Cell>> {
         let options = Options { centered: self.centered, momentum: self.momentum != 0.0, maximize: false };
-        let states = 1 + options.centered as usize + options.momentum as usize;
-        let numbers = vec![self.lr, self.alpha, self.eps, self.weight_decay, self.momentum];
-        self.slots.stage(RmsPropStep { options }, states, |_| numbers.clone())
+        let (alpha, eps, momentum) = (self.alpha, self.eps, self.momentum);
+        let states = self.kinds().len();
+        self.slots.stage(RmsPropStep { options }, states, |_, lr, decay| vec![lr, alpha, eps, decay, momentum])
     }
 
-    fn parameters(&self) -> &[Parameter] {
-        &self.slots.parameters
-    }
-
-    fn lr(&self) -> f64 {
-        self.lr
-    }
-
-    fn set_lr(&mut self, lr: f64) {
-        self.lr = lr;
-    }
+    by_slots!();
 }

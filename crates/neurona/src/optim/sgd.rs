@@ -1,6 +1,7 @@
 //! Stochastic gradient descent.
 
-use super::{Optimizer, Slots};
+use super::slots::by_slots;
+use super::{Group, Optimizer, Slots};
 use crate::Result;
 use crate::graph::cell::Cell;
 use crate::nn::Parameter;
@@ -19,10 +20,8 @@ use crate::ops::sgd_step::{Options, SgdStep};
 /// ```
 pub struct Sgd {
     slots: Slots,
-    lr: f64,
     momentum: f64,
     dampening: f64,
-    weight_decay: f64,
     nesterov: bool,
     maximize: bool,
 }
@@ -30,15 +29,13 @@ pub struct Sgd {
 impl Sgd {
     /// Plain gradient descent with this learning rate.
     pub fn new(parameters: Vec<Parameter>, lr: f64) -> Self {
-        Sgd {
-            slots: Slots::new(parameters),
-            lr,
-            momentum: 0.0,
-            dampening: 0.0,
-            weight_decay: 0.0,
-            nesterov: false,
-            maximize: false,
-        }
+        Sgd::with_groups(vec![Group::new(parameters)], lr)
+    }
+
+    /// With groups that have a learning rate or a weight decay of their own.
+    pub fn with_groups(groups: Vec<Group>, lr: f64) -> Self {
+        let slots = Slots::new(groups, lr);
+        Sgd { slots, momentum: 0.0, dampening: 0.0, nesterov: false, maximize: false }
     }
 
     /// With momentum.
@@ -55,7 +52,7 @@ impl Sgd {
 
     /// With L2 weight decay.
     pub fn weight_decay(mut self, weight_decay: f64) -> Self {
-        self.weight_decay = weight_decay;
+        self.slots.weight_decay = weight_decay;
         self
     }
 
@@ -70,26 +67,20 @@ impl Sgd {
         self.maximize = maximize;
         self
     }
+
+    fn kinds(&self) -> Vec<&'static str> {
+        if self.momentum != 0.0 { vec!["momentum_buffer"] } else { vec![] }
+    }
 }
 
 impl Optimizer for Sgd {
     fn stage(&mut self) -> Result<Vec<Cell>> {
         let options = Options { momentum: self.momentum != 0.0, nesterov: self.nesterov, maximize: self.maximize };
-        let (lr, momentum, dampening, decay) = (self.lr, self.momentum, self.dampening, self.weight_decay);
-        self.slots.stage(SgdStep { options }, options.momentum as usize, |step| {
+        let (momentum, dampening) = (self.momentum, self.dampening);
+        self.slots.stage(SgdStep { options }, options.momentum as usize, |step, lr, decay| {
             vec![lr, momentum, dampening, decay, step as f64]
         })
     }
 
-    fn parameters(&self) -> &[Parameter] {
-        &self.slots.parameters
-    }
-
-    fn lr(&self) -> f64 {
-        self.lr
-    }
-
-    fn set_lr(&mut self, lr: f64) {
-        self.lr = lr;
-    }
+    by_slots!();
 }

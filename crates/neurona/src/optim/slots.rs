@@ -64,12 +64,12 @@ impl Slots {
     }
 
     /// The cells of a parameter's state, made when they are not there yet.
-    pub fn state(&mut self, i: usize, count: usize) -> &[Cell] {
+    pub fn state(&mut self, i: usize, count: usize) -> Result<&[Cell]> {
         while self.state[i].len() < count {
-            let meta = self.parameters[i].cell().meta();
-            self.state[i].push(Cell::zeros(meta, Default::default()));
+            let value = self.parameters[i].get()?;
+            self.state[i].push(Cell::zeros(value.meta().clone(), value.device()));
         }
-        &self.state[i]
+        Ok(&self.state[i])
     }
 
     /// Stages one update of all parameters that have a gradient: `states` cells of state each, and the numbers
@@ -95,7 +95,7 @@ impl Slots {
                 let parameter = self.parameters[i].cell().clone();
                 operands.extend([parameter.get()?, gradient]);
                 written.push(parameter);
-                for cell in self.state(i, states) {
+                for cell in self.state(i, states)? {
                     operands.push(cell.get()?);
                     written.push(cell.clone());
                 }

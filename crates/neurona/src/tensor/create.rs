@@ -100,6 +100,109 @@ impl Tensor {
         Tensor::ones(other.shape(), other.dtype())
     }
 
+    /// One value in another tensor's shape and type.
+    ///
+    /// ```
+    /// use neurona::Tensor;
+    /// assert_eq!(Tensor::full_like(&Tensor::from([1i64, 2]), 7)?.to_vec::<i64>()?, [7, 7]);
+    /// # Ok::<(), neurona::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn full_like(other: &Tensor, value: impl Into<Number>) -> Result<Tensor> {
+        Tensor::full(other.shape(), value, other.dtype())
+    }
+
+    /// Ones on the diagonal of a matrix, zeros elsewhere.
+    ///
+    /// ```
+    /// use neurona::{DType, Tensor};
+    /// assert_eq!(Tensor::eye(2, 3, DType::F32)?.to_vec::<f32>()?, [1.0, 0.0, 0.0, 0.0, 1.0, 0.0]);
+    /// # Ok::<(), neurona::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn eye(rows: usize, columns: usize, dtype: DType) -> Result<Tensor> {
+        let place = super::here();
+        checked("eye", &Shape::from([rows, columns])).map_err(|e| e.at(place))?;
+        Tensor::arange(rows).reshape([rows, 1])?.eq(&Tensor::arange(columns))?.to_dtype(dtype)
+    }
+
+    /// Numbers from `start` up to but without `end`, `step` apart: i64 when all three are whole, else f32.
+    ///
+    /// ```
+    /// use neurona::Tensor;
+    /// assert_eq!(Tensor::arange_step(7, 0, -3)?.to_vec::<i64>()?, [7, 4, 1]);
+    /// assert_eq!(Tensor::arange_step(0, 1.0, 0.25)?.to_vec::<f32>()?, [0.0, 0.25, 0.5, 0.75]);
+    /// assert!(Tensor::arange_step(0, 3, 0).is_err());
+    /// # Ok::<(), neurona::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn arange_step(
+        start: impl Into<Number>,
+        end: impl Into<Number>,
+        step: impl Into<Number>,
+    ) -> Result<Tensor> {
+        let (start, end, step) = (start.into(), end.into(), step.into());
+        let place = super::here();
+        let wrong = |problem: &str| Err(Error::op("arange", problem).at(place.clone()));
+        let (from, to, by) = (start.as_f64(), end.as_f64(), step.as_f64());
+        if by == 0.0 || ![from, to, by].iter().all(|v| v.is_finite()) {
+            return wrong("start, end and step must be finite, and the step not 0");
+        }
+        if (to - from) * by.signum() < 0.0 {
+            return wrong("the step leads away from the end");
+        }
+        if let (Number::Int(from), Number::Int(to), Number::Int(by)) = (start, end, step) {
+            let (from, to, by) = (i128::from(from), i128::from(to), i128::from(by));
+            let n = (to - from + by - by.signum()) / by;
+            if n > MOST as i128 {
+                return wrong("has too many elements");
+            }
+            let values: Vec<i64> = (0..n).map(|i| (from + i * by) as i64).collect();
+            return Tensor::from_vec(values, [n as usize]);
+        }
+        let n = ((to - from) / by).ceil();
+        if n > MOST as f64 {
+            return wrong("has too many elements");
+        }
+        let values: Vec<f32> = (0..n as usize).map(|i| (from + i as f64 * by) as f32).collect();
+        Tensor::from_vec(values, [n as usize])
+    }
+
+    /// `steps` numbers (f32) at even distances from `start` to `end`, both included.
+    ///
+    /// ```
+    /// use neurona::Tensor;
+    /// assert_eq!(Tensor::linspace(-1.0, 1.0, 5)?.to_vec::<f32>()?, [-1.0, -0.5, 0.0, 0.5, 1.0]);
+    /// # Ok::<(), neurona::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn linspace(start: f64, end: f64, steps: usize) -> Result<Tensor> {
+        let place = super::here();
+        checked("linspace", &Shape::from([steps])).map_err(|e| e.at(place))?;
+        let step = (end - start) / steps.saturating_sub(1).max(1) as f64;
+        // From both ends, so that both are exact.
+        let value = |i: usize| if i < steps / 2 || steps == 1 { start + step * i as f64 } else { end - step * (steps - 1 - i) as f64 };
+        Tensor::from_vec((0..steps).map(|i| value(i) as f32).collect(), [steps])
+    }
+
+    /// Whole random numbers (i64) from `low` up to but without `high`, from the process's generator.
+    ///
+    /// ```
+    /// let dice = neurona::Tensor::randint(1, 7, [100])?.to_vec::<i64>()?;
+    /// assert!(dice.iter().all(|n| (1..7).contains(n)));
+    /// # Ok::<(), neurona::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn randint(low: i64, high: i64, shape: impl Into<Shape>) -> Result<Tensor> {
+        let (shape, place) = (shape.into(), super::here());
+        checked("randint", &shape).map_err(|e| e.at(place.clone()))?;
+        if low >= high {
+            return Err(Error::op("randint", format!("there is no number from {low} up to but without {high}")).at(place));
+        }
+        let values = super::random::integers(low, high, shape.numel());
+        Tensor::from_vec(values, shape)
+    }
+
     /// Whole numbers from 0 to n − 1.
     ///
     /// ```

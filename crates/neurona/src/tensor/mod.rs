@@ -43,7 +43,7 @@ pub struct Tensor {
 
 thread_local! {
     static GRAD: StdCell<bool> = const { StdCell::new(true) };
-    static PATH: RefCell<Vec<Arc<str>>> = const { RefCell::new(Vec::new()) };
+    static PLACES: RefCell<Vec<Place>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Runs `body` without recording gradients, as `torch.no_grad()` does.
@@ -66,22 +66,31 @@ pub fn no_grad<R>(body: impl FnOnce() -> R) -> R {
     body()
 }
 
-/// The module whose ops are being traced; while it lives, errors and plans name it.
+/// Whose ops are being traced; while it lives, errors and plans name it.
 pub(crate) struct Scope(bool);
 
 impl Scope {
+    /// A module's: its ops keep the lines that called them.
     pub fn enter(path: Option<&Arc<str>>) -> Scope {
-        if let Some(path) = path {
-            PATH.with_borrow_mut(|stack| stack.push(path.clone()));
-        }
-        Scope(path.is_some())
+        Scope::push(path.map(|path| Place { module: Some(path.clone()), caller: None }))
+    }
+
+    /// A node's: ops that its gradient rule builds stand where it stands.
+    pub fn of(place: &Place) -> Scope {
+        Scope::push(Some(place.clone()))
+    }
+
+    fn push(place: Option<Place>) -> Scope {
+        let entered = place.is_some();
+        PLACES.with_borrow_mut(|stack| stack.extend(place));
+        Scope(entered)
     }
 }
 
 impl Drop for Scope {
     fn drop(&mut self) {
         if self.0 {
-            PATH.with_borrow_mut(|stack| stack.pop());
+            PLACES.with_borrow_mut(|stack| stack.pop());
         }
     }
 }
@@ -89,7 +98,11 @@ impl Drop for Scope {
 /// The module and line that an op is being built for.
 #[track_caller]
 pub(crate) fn here() -> Place {
-    Place { module: PATH.with_borrow(|stack| stack.last().cloned()), caller: Some(Location::caller()) }
+    let caller = Some(Location::caller());
+    PLACES.with_borrow(|stack| match stack.last() {
+        Some(place) => Place { module: place.module.clone(), caller: place.caller.or(caller) },
+        None => Place { module: None, caller },
+    })
 }
 
 impl Tensor {

@@ -77,6 +77,14 @@ pub fn uniform(n: usize) -> Vec<f32> {
     (0..n as u64).map(|i| unit(at(key, i))).collect()
 }
 
+/// `n` whole numbers from `low` up to but without `high`, which must be greater.
+pub fn integers(low: i64, high: i64, n: usize) -> Vec<i64> {
+    let (key, span) = (next_key(), high.wrapping_sub(low) as u64);
+    // The upper half of the product is even to within span / 2⁶⁴.
+    let below = |i: u64| (u128::from(at(key, i)) * u128::from(span)) >> 64;
+    (0..n as u64).map(|i| low.wrapping_add(below(i) as i64)).collect()
+}
+
 /// `n` normally distributed numbers (Box–Muller, in double precision so that the tails are right).
 pub fn normal(n: usize) -> Vec<f32> {
     let key = next_key();

@@ -101,4 +101,44 @@ impl Tensor {
         }
         self.mean_dims(&[2, 3], true)
     }
+
+    /// The means of windows chosen so that the output has this size. Where it does not divide the input's,
+    /// windows overlap as PyTorch's do: from ⌊i h / oh⌋ up to ⌈(i + 1) h / oh⌉.
+    ///
+    /// ```
+    /// let x = neurona::Tensor::from([[1.0f32, 2.0, 6.0]]).reshape([1, 1, 1, 3])?;
+    /// assert_eq!(x.adaptive_avg_pool2d([1, 2])?.to_vec::<f32>()?, [1.5, 4.0]);
+    /// # Ok::<(), neurona::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn adaptive_avg_pool2d(&self, size: [usize; 2]) -> Result<Tensor> {
+        let &[_, _, h, w] = &self.shape()[..] else {
+            return Err(self.error("adaptive_avg_pool2d", "needs images [n, c, h, w]"));
+        };
+        let [oh, ow] = size;
+        if oh == 0 || ow == 0 || h == 0 || w == 0 {
+            let problem = format!("there are no means of {oh} x {ow} from images of {h} x {w}");
+            return Err(self.error("adaptive_avg_pool2d", problem));
+        }
+        if size == [1, 1] {
+            return self.global_avg_pool2d();
+        }
+        if h % oh == 0 && w % ow == 0 {
+            let kernel = [h / oh, w / ow];
+            return self.avg_pool2d(PoolOptions { kernel, stride: kernel, ..PoolOptions::square(1) });
+        }
+        let down = bins(h, oh)?.to_dtype(self.dtype())?;
+        let across = bins(w, ow)?.to_dtype(self.dtype())?;
+        down.matmul(&self.matmul(&across.t()?)?)
+    }
+}
+
+/// A matrix `[windows, size]` that takes the mean of each window.
+fn bins(size: usize, windows: usize) -> Result<Tensor> {
+    let mut shares = vec![0.0f64; windows * size];
+    for (i, row) in shares.chunks_mut(size).enumerate() {
+        let (start, end) = (i * size / windows, ((i + 1) * size).div_ceil(windows));
+        row[start..end].fill(1.0 / (end - start) as f64);
+    }
+    Tensor::from_vec(shares, [windows, size])
 }

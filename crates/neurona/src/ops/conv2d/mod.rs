@@ -3,6 +3,7 @@
 pub(crate) mod cpu;
 pub(crate) mod reference;
 
+use super::pad::PadMode;
 use super::pool::LARGEST;
 use super::{At, Op, Operation, Spatial, one};
 use crate::cpu::gemm::Activation;
@@ -219,5 +220,31 @@ impl Tensor {
         let mut operands: SmallVec<[&Tensor; 3]> = smallvec![self, weight];
         operands.extend(bias);
         Tensor::apply(Conv2d { options, activation: Activation::None }, &operands)
+    }
+
+    /// Convolution with zeros around the input such that the output has its size: PyTorch's `padding="same"`.
+    /// Where they do not divide evenly, one more stands below and to the right. The stride must be 1.
+    ///
+    /// ```
+    /// use neurona::{Conv2dOptions, DType, Tensor};
+    /// let (x, w) = (Tensor::ones([1, 1, 2, 3], DType::F32)?, Tensor::ones([1, 1, 2, 2], DType::F32)?);
+    /// let y = x.conv2d_same(&w, None, Conv2dOptions::default())?;
+    /// assert_eq!(y.to_vec::<f32>()?, [4.0, 4.0, 2.0, 2.0, 2.0, 1.0]);
+    /// # Ok::<(), neurona::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn conv2d_same(&self, weight: &Tensor, bias: Option<&Tensor>, options: Conv2dOptions) -> Result<Tensor> {
+        if options.stride != [1, 1] {
+            return Err(self.error("conv2d", "padding to the same size needs a stride of 1"));
+        }
+        if self.rank() != 4 || weight.rank() != 4 {
+            return self.conv2d(weight, bias, options);
+        }
+        let total = [0, 1].map(|axis| options.dilation[axis].saturating_mul(weight.shape()[2 + axis].saturating_sub(1)));
+        if total.iter().any(|&size| size > LARGEST) {
+            return Err(self.error("conv2d", format!("a filter must cover at most {LARGEST}")));
+        }
+        let x = self.pad(&[0, total[1] % 2, 0, total[0] % 2], PadMode::Constant(0.0))?;
+        x.conv2d(weight, bias, Conv2dOptions { padding: total.map(|size| size / 2), ..options })
     }
 }

@@ -2,6 +2,7 @@
 
 pub(crate) mod cpu;
 
+use super::pad::PadMode;
 use super::pool::{Pool, PoolOptions};
 use super::{At, Operation, Spatial, one};
 use crate::cpu::kernel::Kernel;
@@ -86,5 +87,52 @@ impl Tensor {
     #[track_caller]
     pub fn max_pool2d(&self, options: PoolOptions) -> Result<Tensor> {
         Tensor::apply(MaxPool2d { options }, &[self])
+    }
+
+    /// The same with windows whose cells stand `dilation` rows and columns apart.
+    ///
+    /// ```
+    /// use neurona::{PoolOptions, Tensor};
+    /// let x = Tensor::arange(9).to_dtype(neurona::DType::F32)?.reshape([1, 1, 3, 3])?;
+    /// let options = PoolOptions { stride: [1, 1], ..PoolOptions::square(2) };
+    /// assert_eq!(x.max_pool2d_dilated(options, [2, 2])?.to_vec::<f32>()?, [8.0]);
+    /// # Ok::<(), neurona::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn max_pool2d_dilated(&self, options: PoolOptions, dilation: [usize; 2]) -> Result<Tensor> {
+        if dilation == [1, 1] {
+            return self.max_pool2d(options);
+        }
+        let PoolOptions { kernel, stride, padding, .. } = options;
+        if dilation.contains(&0) || kernel.contains(&0) {
+            return Err(self.error("max_pool2d", "window and dilation must be at least 1"));
+        }
+        let reach = [0, 1].map(|axis| dilation[axis].saturating_mul(kernel[axis] - 1).saturating_add(1));
+        let g = match (PoolOptions { kernel: reach, ..options }).check(self.meta()) {
+            Ok(g) => g,
+            Err(problem) => return Err(self.error("max_pool2d", problem)),
+        };
+        if kernel[0].saturating_mul(kernel[1]) > 255 {
+            return Err(self.error("max_pool2d", "windows have at most 255 cells"));
+        }
+        // Rows and columns from the first cell of the first window to the last cell of the last one.
+        let (size, windows) = ([g.h, g.w], [g.oh(), g.ow()]);
+        let after = [0, 1].map(|i| ((windows[i] - 1) * stride[i] + reach[i]).saturating_sub(size[i] + padding[i]));
+        let margins = [padding[1], after[1], padding[0], after[0]];
+        let x = self.pad(&margins, PadMode::Constant(f64::NEG_INFINITY))?;
+        let cells = |x: &Tensor, axis: usize, place: usize| {
+            let start = (place * dilation[axis]) as isize;
+            let end = start + ((windows[axis] - 1) * stride[axis] + 1) as isize;
+            x.slice(2 + axis as isize, start, end, stride[axis])
+        };
+        // One image for each cell of the window; of equal ones the first wins, as it does in one pass.
+        let mut found = Vec::with_capacity(kernel[0] * kernel[1]);
+        for r in 0..kernel[0] {
+            let rows = cells(&x, 0, r)?;
+            for s in 0..kernel[1] {
+                found.push(cells(&rows, 1, s)?);
+            }
+        }
+        Ok(Tensor::stack(&found.iter().collect::<Vec<_>>(), -1)?.max_dim(-1, false)?.0)
     }
 }

@@ -65,7 +65,7 @@ impl Operation for Reduce {
                 let dims: Vec<isize> = (0..x.rank()).filter(|&d| self.reduced[d]).map(|d| d as isize).collect();
                 dy.div(&hits.sum_dims(&dims, true)?)?.mul(&hits)?
             }
-            cpu::Op::Prod => return Err(Error::op("prod", "has no gradient")),
+            cpu::Op::Prod => super::prod::gradient(at, &self.reduced, &dy)?,
         };
         Ok(vec![Some(dx)])
     }
@@ -140,7 +140,7 @@ impl Operation for ArgReduce {
 
 impl Tensor {
     #[track_caller]
-    fn reduce(&self, how: cpu::Op, dims: &[isize], keepdim: bool) -> Result<Tensor> {
+    pub(super) fn reduce(&self, how: cpu::Op, dims: &[isize], keepdim: bool) -> Result<Tensor> {
         let mut op = Reduce { how, reduced: SmallVec::from_elem(false, self.rank()) };
         for &dim in dims {
             let d = self.dim(op.name(), dim)?;

@@ -163,7 +163,7 @@ impl<T: Real> TrainForward<T> {
         apply(io, x, y, means, devs, affine, self.options.relu);
         if self.options.track && task == 0 {
             let (old, new) = (io.inputs[self.tracked() + 2], io.outputs[5]);
-            assert!(old.len::<i64>() > 0 && new.len::<i64>() > 0);
+            assert!(!old.is_empty() && !new.is_empty());
             // SAFETY: in bounds by the check; only this task touches the count in this phase.
             unsafe { *new.ptr::<i64>() = *old.ptr::<i64>() + 1 };
         }
