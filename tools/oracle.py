@@ -48,6 +48,7 @@ from oracle_cases import (  # noqa: E402
     casts,
     elementwise,
     functions,
+    imaging,
     indexing,
     layers,
     losses,

@@ -71,7 +71,8 @@ fn plateau(case: &Case) -> Plateau {
     let it = Plateau::new(case.float("lr")).factor(case.float("factor")).patience(case.int("patience") as u64);
     let it = it.cooldown(case.int("cooldown") as u64).min_lr(case.float("min_lr"));
     let threshold = case.float("threshold");
-    let it = if case.text("threshold_mode") == "abs" { it.absolute_threshold(threshold) } else { it.threshold(threshold) };
+    let it =
+        if case.text("threshold_mode") == "abs" { it.absolute_threshold(threshold) } else { it.threshold(threshold) };
     if case.text("mode") == "max" { it.for_highest() } else { it }
 }
 

@@ -1,7 +1,7 @@
 //! The largest and smallest elements, with their places: `max`, `min`, `max_dim`, `min_dim`.
 
 use crate::Result;
-use crate::tensor::{Number, Tensor};
+use crate::tensor::Tensor;
 
 impl Tensor {
     /// The largest element of all; equal ones share the gradient.
@@ -56,14 +56,8 @@ impl Tensor {
     /// The elements at these places, which are whole numbers without dimension `dim`.
     #[track_caller]
     fn with_place(&self, dim: isize, keepdim: bool, places: Tensor) -> Result<(Tensor, Tensor)> {
-        let dim = self.dim("max", dim)?;
-        let mut line = vec![1; self.rank()];
-        line[dim] = self.shape()[dim];
-        let kept = places.unsqueeze(dim as isize)?;
-        let here = Tensor::arange(line[dim]).reshape(line)?.eq(&kept)?;
-        // Chosen, not multiplied: infinities elsewhere in the line must not show.
-        let chosen = here.where_(self, &self.number(Number::Int(0)))?;
-        let values = chosen.sum_dims(&[dim as isize], keepdim)?.to_dtype(self.dtype())?;
-        Ok((values, if keepdim { kept } else { places }))
+        let kept = places.unsqueeze(self.dim("max", dim)? as isize)?;
+        let values = self.gather(dim, &kept)?;
+        Ok((if keepdim { values } else { values.squeeze(dim)? }, if keepdim { kept } else { places }))
     }
 }

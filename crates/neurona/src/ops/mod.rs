@@ -130,6 +130,23 @@ pub(crate) fn one(meta: Meta) -> Result<Metas> {
     Ok(SmallVec::from_elem(meta, 1))
 }
 
+/// A kernel that is generic over f32 and f64, for the element type at hand (16-bit floats come as f32).
+macro_rules! float_kernel {
+    ($dtype:expr, $T:ident => $new:expr) => {
+        match $dtype {
+            $crate::tensor::DType::F64 => {
+                type $T = f64;
+                Box::new($new) as Box<dyn $crate::cpu::kernel::Kernel>
+            }
+            _ => {
+                type $T = f32;
+                Box::new($new) as Box<dyn $crate::cpu::kernel::Kernel>
+            }
+        }
+    };
+}
+pub(crate) use float_kernel;
+
 macro_rules! op_table { ($($module:ident :: $op:ident),* $(,)?) => {
 
     /// Every op there is.

@@ -4,14 +4,6 @@ use crate::Result;
 use crate::tensor::{DType, Number, Tensor};
 
 impl Tensor {
-    /// A function of positive numbers with a given value at 0, and gradient 0 there.
-    #[track_caller]
-    fn but_at_zero(&self, at_zero: f64, function: fn(&Tensor) -> Result<Tensor>) -> Result<Tensor> {
-        let zero = self.eq_scalar(0)?;
-        let inside = zero.where_(&self.number(Number::Int(1)), self)?;
-        zero.where_(&self.number(Number::Float(at_zero)), &function(&inside)?)
-    }
-
     /// The norm over some dimensions: the sum of absolute values for `p` = 1, the root of the sum of squares for 2,
     /// the largest absolute value for infinity. At 0 the gradient of the root is 0, as in PyTorch.
     ///
@@ -32,7 +24,10 @@ impl Tensor {
         let y = if p == 1.0 {
             x.abs()?.sum_dims(dims, keepdim)
         } else if p == 2.0 {
-            x.square()?.sum_dims(dims, keepdim)?.but_at_zero(0.0, Tensor::sqrt)
+            // The slope of the root at 0 is infinite, and must not be met.
+            let sum = x.square()?.sum_dims(dims, keepdim)?;
+            let (zero, number) = (sum.eq_scalar(0)?, |n| sum.number(Number::Int(n)));
+            zero.where_(&number(0), &zero.where_(&number(1), &sum)?.sqrt()?)
         } else if p == f64::INFINITY {
             x.abs()?.amax(dims, keepdim)
         } else {
@@ -68,7 +63,7 @@ impl Tensor {
         let finite = largest.abs()?.lt_scalar(f64::INFINITY)?;
         let largest = finite.where_(&largest, &x.number(Number::Int(0)))?;
         let sum = x.sub(&largest)?.exp()?.sum_dims(dims, keepdim)?;
-        let y = sum.but_at_zero(f64::NEG_INFINITY, Tensor::log)?;
+        let y = sum.log()?;
         y.add(&largest.reshape(y.shape())?)?.to_dtype(dtype)
     }
 

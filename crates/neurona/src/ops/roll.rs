@@ -33,7 +33,9 @@ impl Operation for Roll {
         let shape = &inputs[0].meta.shape;
         let outer = shape[..self.dim].iter().product();
         let (size, inner) = (shape[self.dim], shape[self.dim + 1..].iter().product());
-        Ok(with_storage_type!(inputs[0].meta.dtype, T => Box::new(Turn::<T> { outer, size, inner, element: PhantomData })))
+        Ok(
+            with_storage_type!(inputs[0].meta.dtype, T => Box::new(Turn::<T> { outer, size, inner, element: PhantomData })),
+        )
     }
 }
 

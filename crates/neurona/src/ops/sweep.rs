@@ -89,6 +89,46 @@ pub(crate) fn sizes(inputs: &[Operand], operands: usize) -> Vec<usize> {
     inputs[..inputs.len() - 1].iter().step_by(operands).map(|p| p.meta.shape.numel()).collect()
 }
 
+/// Writes the op of an optimizer's step: its options, and how many operands each parameter has (itself, its
+/// gradient, its state). Operands and results are those of the kernel, `cpu::Step`.
+macro_rules! step_op {
+    ($(#[$doc:meta])* $Op:ident $name:literal |$options:ident| $operands:expr) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+        pub(crate) struct $Op {
+            pub options: cpu::Options,
+        }
+
+        impl $Op {
+            fn operands(&self) -> usize {
+                let $options = &self.options;
+                $operands
+            }
+        }
+
+        impl $crate::ops::Operation for $Op {
+            fn name(&self) -> &'static str {
+                $name
+            }
+            fn outputs(&self, inputs: &[&$crate::tensor::Meta]) -> $crate::Result<$crate::graph::node::Metas> {
+                $crate::ops::sweep::outputs(inputs, self.operands())
+            }
+            fn in_place(&self, inputs: usize) -> Vec<(usize, usize)> {
+                $crate::ops::sweep::in_place(inputs, self.operands())
+            }
+            fn cpu(
+                &self,
+                inputs: &[$crate::graph::ir::Operand],
+                _outputs: &[$crate::graph::ir::Operand],
+            ) -> $crate::Result<Box<dyn $crate::cpu::kernel::Kernel>> {
+                let sizes = $crate::ops::sweep::sizes(inputs, self.operands());
+                Ok($crate::ops::float_kernel!(inputs[0].meta.dtype, T => cpu::Step::<T>::new(&sizes, self.options)))
+            }
+        }
+    };
+}
+pub(crate) use step_op;
+
 /// The scalars of a step, the last input.
 #[inline(always)]
 pub(crate) fn scalars<const N: usize>(io: &Io<'_>) -> [f64; N] {

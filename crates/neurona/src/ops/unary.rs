@@ -193,7 +193,13 @@ fn tile(op: &Op, inputs: &[DType], _output: DType) -> Option<TileFn> {
         (Op::Log1p(_), t) => float_tile!(t, |x| x.vlog1p()),
         (Op::Expm1(_), t) => float_tile!(t, |x| x.vexpm1()),
         (Op::Erf(_), t) => float_tile!(t, |x| x.verf()),
-        (Op::Sign(_), t) => float_tile!(t, |x| if x > 0.0 { 1.0 } else if x < 0.0 { -1.0 } else { 0.0 }),
+        (Op::Sign(_), t) => float_tile!(t, |x| if x > 0.0 {
+            1.0
+        } else if x < 0.0 {
+            -1.0
+        } else {
+            0.0
+        }),
         (Op::Floor(_), t) => float_tile!(t, |x| x.floor()),
         (Op::Ceil(_), t) => float_tile!(t, |x| x.ceil()),
         (Op::Round(_), t) => float_tile!(t, |x| x.round_ties_even()),

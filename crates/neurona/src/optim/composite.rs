@@ -1,7 +1,7 @@
 //! Several optimizers as one.
 
 use super::Optimizer;
-use super::slots::part;
+use super::slots::{part, within};
 use crate::graph::cell::Cell;
 use crate::io::StateDict;
 use crate::nn::Parameter;
@@ -83,14 +83,18 @@ impl Optimizer for Composite {
     fn load_state_dict(&mut self, state: &StateDict) -> Result<()> {
         let before = self.state_dict()?;
         let count = self.parts.len();
-        let known = |name: &str| name.split_once('.').and_then(|(i, _)| i.parse().ok()).is_some_and(|i: usize| i < count);
+        let known =
+            |name: &str| name.split_once('.').and_then(|(i, _)| i.parse().ok()).is_some_and(|i: usize| i < count);
         let unexpected: Vec<String> = state.names().filter(|name| !known(name)).map(String::from).collect();
         if !unexpected.is_empty() {
             return Err(Error::StateDict { missing: vec![], unexpected, mismatched: vec![] });
         }
         let mut load = |state: &StateDict| {
             let mut parts = self.parts.iter_mut().enumerate();
-            parts.try_for_each(|(i, p)| p.load_state_dict(&part(state, &format!("{i}."))))
+            parts.try_for_each(|(i, p)| {
+                let prefix = format!("{i}.");
+                p.load_state_dict(&part(state, &prefix)).map_err(|error| within(&prefix, error))
+            })
         };
         load(state).map_err(|error| match load(&before) {
             Ok(()) => error,

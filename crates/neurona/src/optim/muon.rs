@@ -134,8 +134,7 @@ impl Muon {
         let rest: usize = shape[1..].iter().product();
         let (lr, decay) = self.slots.rates(i);
         let momentum = (momentum.mul_scalar(self.momentum)? + gradient)?;
-        let along =
-            if self.nesterov { (gradient + momentum.mul_scalar(self.momentum)?)? } else { momentum.clone() };
+        let along = if self.nesterov { (gradient + momentum.mul_scalar(self.momentum)?)? } else { momentum.clone() };
         let move_by = self.orthogonalise(&along.reshape([rows, rest])?)?.reshape(shape)?;
         let mut value = parameter.clone();
         if self.renormalise > 0 && (self.slots.steps(i) - 1) % self.renormalise == 0 {

@@ -1,7 +1,7 @@
 //! A second copy of the weights, which follows them.
 
-use super::slots::{Reader, names, part, plain};
 use super::Optimizer;
+use super::slots::{Reader, names, part, plain, within};
 use crate::graph::cell::Cell;
 use crate::io::StateDict;
 use crate::{Result, Tensor};
@@ -57,7 +57,7 @@ impl Shadow {
         let named = self.names.iter().zip(&self.cells);
         let values: Vec<_> = named.map(|(n, cell)| reader.tensor(&format!("shadow.{n}"), &cell.meta())).collect();
         reader.finish()?;
-        inner.load_state_dict(&part(state, "optimizer."))?;
+        inner.load_state_dict(&part(state, "optimizer.")).map_err(|error| within("optimizer.", error))?;
         for (cell, value) in self.cells.iter().zip(values) {
             value.iter().try_for_each(|value| cell.set(value))?;
         }

@@ -217,6 +217,19 @@ pub(super) fn part(saved: &StateDict, prefix: &str) -> StateDict {
     saved.iter().filter_map(|(name, value)| Some((name.strip_prefix(prefix)?, value.clone()))).collect()
 }
 
+/// An error about one part of a state dict, with the names that the whole has.
+pub(super) fn within(prefix: &str, error: Error) -> Error {
+    let whole = |names: Vec<String>| names.into_iter().map(|name| format!("{prefix}{name}")).collect();
+    match error {
+        Error::StateDict { missing, unexpected, mismatched } => Error::StateDict {
+            missing: whole(missing),
+            unexpected: whole(unexpected),
+            mismatched: mismatched.into_iter().map(|(name, a, b)| (format!("{prefix}{name}"), a, b)).collect(),
+        },
+        other => other,
+    }
+}
+
 /// The methods of [`Optimizer`](super::Optimizer) that only look at the slots.
 macro_rules! by_slots {
     () => {

@@ -136,11 +136,7 @@ impl Tensor {
     /// # Ok::<(), neurona::Error>(())
     /// ```
     #[track_caller]
-    pub fn arange_step(
-        start: impl Into<Number>,
-        end: impl Into<Number>,
-        step: impl Into<Number>,
-    ) -> Result<Tensor> {
+    pub fn arange_step(start: impl Into<Number>, end: impl Into<Number>, step: impl Into<Number>) -> Result<Tensor> {
         let (start, end, step) = (start.into(), end.into(), step.into());
         let place = super::here();
         let wrong = |problem: &str| Err(Error::op("arange", problem).at(place.clone()));
@@ -181,7 +177,9 @@ impl Tensor {
         checked("linspace", &Shape::from([steps])).map_err(|e| e.at(place))?;
         let step = (end - start) / steps.saturating_sub(1).max(1) as f64;
         // From both ends, so that both are exact.
-        let value = |i: usize| if i < steps / 2 || steps == 1 { start + step * i as f64 } else { end - step * (steps - 1 - i) as f64 };
+        let value = |i: usize| {
+            if i < steps / 2 || steps == 1 { start + step * i as f64 } else { end - step * (steps - 1 - i) as f64 }
+        };
         Tensor::from_vec((0..steps).map(|i| value(i) as f32).collect(), [steps])
     }
 
@@ -197,7 +195,9 @@ impl Tensor {
         let (shape, place) = (shape.into(), super::here());
         checked("randint", &shape).map_err(|e| e.at(place.clone()))?;
         if low >= high {
-            return Err(Error::op("randint", format!("there is no number from {low} up to but without {high}")).at(place));
+            return Err(
+                Error::op("randint", format!("there is no number from {low} up to but without {high}")).at(place)
+            );
         }
         let values = super::random::integers(low, high, shape.numel());
         Tensor::from_vec(values, shape)

@@ -7,7 +7,7 @@ use super::{At, Operation, Spatial, one};
 use crate::cpu::kernel::Kernel;
 use crate::graph::ir::Operand;
 use crate::graph::node::Metas;
-use crate::tensor::{DType, Meta, Tensor};
+use crate::tensor::{Meta, Tensor};
 use crate::{Error, Result};
 
 /// The mean of each window.
@@ -46,10 +46,7 @@ impl Operation for AvgPool2d {
     }
     fn cpu(&self, inputs: &[Operand], _outputs: &[Operand]) -> Result<Box<dyn Kernel>> {
         let g = self.options.check(&inputs[0].meta).map_err(|p| Error::op("avg_pool2d", p))?;
-        Ok(match inputs[0].meta.dtype {
-            DType::F64 => Box::new(cpu::Forward::<f64>::new(g, self.count_include_pad)),
-            _ => Box::new(cpu::Forward::<f32>::new(g, self.count_include_pad)),
-        })
+        Ok(float_kernel!(inputs[0].meta.dtype, T => cpu::Forward::<T>::new(g, self.count_include_pad)))
     }
 }
 
@@ -66,10 +63,7 @@ impl Operation for AvgPool2dGrad {
     }
     fn cpu(&self, _inputs: &[Operand], outputs: &[Operand]) -> Result<Box<dyn Kernel>> {
         let g = self.options.check(&outputs[0].meta).map_err(|p| Error::op(self.name(), p))?;
-        Ok(match outputs[0].meta.dtype {
-            DType::F64 => Box::new(cpu::InputGrad::<f64>::new(g, self.count_include_pad)),
-            _ => Box::new(cpu::InputGrad::<f32>::new(g, self.count_include_pad)),
-        })
+        Ok(float_kernel!(outputs[0].meta.dtype, T => cpu::InputGrad::<T>::new(g, self.count_include_pad)))
     }
 }
 

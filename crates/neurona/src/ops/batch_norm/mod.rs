@@ -78,21 +78,6 @@ fn check(x: &Meta, per_channel: &[(&'static str, &Meta)]) -> Result<(usize, usiz
     Ok((rows, c))
 }
 
-macro_rules! kernel {
-    ($dtype:expr, $T:ident => $new:expr) => {
-        Ok(match $dtype {
-            DType::F64 => {
-                type $T = f64;
-                Box::new($new) as Box<dyn Kernel>
-            }
-            _ => {
-                type $T = f32;
-                Box::new($new) as Box<dyn Kernel>
-            }
-        })
-    };
-}
-
 impl Operation for BatchNormTrain {
     fn name(&self) -> &'static str {
         "batch_norm"
@@ -141,7 +126,7 @@ impl Operation for BatchNormTrain {
         let (rows, c) = check(x, &[])?;
         let BatchNormTrain { eps, affine, track, cumulative, relu } = *self;
         let options = cpu::Training { eps: f64::from_bits(eps), relu, affine, track, cumulative };
-        kernel!(x.dtype, T => cpu::TrainForward::<T>::new(rows, c, options))
+        Ok(float_kernel!(x.dtype, T => cpu::TrainForward::<T>::new(rows, c, options)))
     }
     fn with_relu(&self) -> Option<Op> {
         Some(BatchNormTrain { relu: true, ..self.clone() }.into())
@@ -168,7 +153,7 @@ impl Operation for BatchNormTrainGrad {
     }
     fn cpu(&self, inputs: &[Operand], _outputs: &[Operand]) -> Result<Box<dyn Kernel>> {
         let (rows, c) = check(&inputs[1].meta, &[])?;
-        kernel!(inputs[1].meta.dtype, T => cpu::TrainBackward::<T>::new(rows, c, self.affine, self.relu))
+        Ok(float_kernel!(inputs[1].meta.dtype, T => cpu::TrainBackward::<T>::new(rows, c, self.affine, self.relu)))
     }
 }
 
@@ -201,7 +186,7 @@ impl Operation for BatchNormEval {
     fn cpu(&self, inputs: &[Operand], _outputs: &[Operand]) -> Result<Box<dyn Kernel>> {
         let (rows, c) = check(&inputs[0].meta, &[])?;
         let eps = f64::from_bits(self.eps);
-        kernel!(inputs[0].meta.dtype, T => cpu::EvalForward::<T>::new(rows, c, eps, self.relu, self.affine))
+        Ok(float_kernel!(inputs[0].meta.dtype, T => cpu::EvalForward::<T>::new(rows, c, eps, self.relu, self.affine)))
     }
     fn with_relu(&self) -> Option<Op> {
         Some(BatchNormEval { relu: true, ..self.clone() }.into())
@@ -221,7 +206,7 @@ impl Operation for BatchNormEvalGrad {
     fn cpu(&self, inputs: &[Operand], _outputs: &[Operand]) -> Result<Box<dyn Kernel>> {
         let (rows, c) = check(&inputs[1].meta, &[])?;
         let eps = f64::from_bits(self.eps);
-        kernel!(inputs[1].meta.dtype, T => cpu::EvalBackward::<T>::new(rows, c, eps, self.affine, false))
+        Ok(float_kernel!(inputs[1].meta.dtype, T => cpu::EvalBackward::<T>::new(rows, c, eps, self.affine, false)))
     }
 }
 

@@ -84,10 +84,7 @@ impl Operation for CrossEntropy {
     }
     fn cpu(&self, inputs: &[Operand], _outputs: &[Operand]) -> Result<Box<dyn Kernel>> {
         let x = &inputs[0].meta;
-        Ok(match x.dtype {
-            DType::F64 => Box::new(cpu::Forward::<f64>::new(x.shape[0], x.shape[1], self.options())),
-            _ => Box::new(cpu::Forward::<f32>::new(x.shape[0], x.shape[1], self.options())),
-        })
+        Ok(float_kernel!(x.dtype, T => cpu::Forward::<T>::new(x.shape[0], x.shape[1], self.options())))
     }
 }
 
@@ -100,10 +97,7 @@ impl Operation for CrossEntropyGrad {
     }
     fn cpu(&self, inputs: &[Operand], _outputs: &[Operand]) -> Result<Box<dyn Kernel>> {
         let x = &inputs[0].meta;
-        Ok(match x.dtype {
-            DType::F64 => Box::new(cpu::Backward::<f64>::new(x.shape[0], x.shape[1], self.of.options())),
-            _ => Box::new(cpu::Backward::<f32>::new(x.shape[0], x.shape[1], self.of.options())),
-        })
+        Ok(float_kernel!(x.dtype, T => cpu::Backward::<T>::new(x.shape[0], x.shape[1], self.of.options())))
     }
 }
 

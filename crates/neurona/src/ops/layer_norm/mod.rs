@@ -7,7 +7,7 @@ use super::{At, Operation};
 use crate::cpu::kernel::Kernel;
 use crate::graph::ir::Operand;
 use crate::graph::node::Metas;
-use crate::tensor::{DType, Meta, Shape, Tensor, here};
+use crate::tensor::{Meta, Shape, Tensor, here};
 use crate::{Error, Result};
 use smallvec::{SmallVec, smallvec};
 
@@ -69,10 +69,7 @@ impl Operation for LayerNorm {
         let (rows, n) = matrix(&inputs[0].meta, self.dims);
         let options = cpu::Options { weight: self.weight, bias: inputs.len() == 2 + self.weight as usize };
         let eps = f64::from_bits(self.eps);
-        Ok(match inputs[0].meta.dtype {
-            DType::F64 => Box::new(cpu::Forward::<f64>::new(rows, n, eps, options)),
-            _ => Box::new(cpu::Forward::<f32>::new(rows, n, eps, options)),
-        })
+        Ok(float_kernel!(inputs[0].meta.dtype, T => cpu::Forward::<T>::new(rows, n, eps, options)))
     }
 }
 
@@ -90,10 +87,7 @@ impl Operation for LayerNormGrad {
     fn cpu(&self, inputs: &[Operand], _outputs: &[Operand]) -> Result<Box<dyn Kernel>> {
         let (rows, n) = matrix(&inputs[1].meta, self.dims);
         let options = cpu::Options { weight: self.weight, bias: self.bias };
-        Ok(match inputs[1].meta.dtype {
-            DType::F64 => Box::new(cpu::Backward::<f64>::new(rows, n, options)),
-            _ => Box::new(cpu::Backward::<f32>::new(rows, n, options)),
-        })
+        Ok(float_kernel!(inputs[1].meta.dtype, T => cpu::Backward::<T>::new(rows, n, options)))
     }
 }
 

@@ -48,10 +48,7 @@ impl Operation for MaxPool2d {
     }
     fn cpu(&self, inputs: &[Operand], _outputs: &[Operand]) -> Result<Box<dyn Kernel>> {
         let g = self.options.check(&inputs[0].meta).map_err(|p| Error::op("max_pool2d", p))?;
-        Ok(match inputs[0].meta.dtype {
-            DType::F64 => Box::new(cpu::Forward::<f64>::new(g)),
-            _ => Box::new(cpu::Forward::<f32>::new(g)),
-        })
+        Ok(float_kernel!(inputs[0].meta.dtype, T => cpu::Forward::<T>::new(g)))
     }
 }
 
@@ -68,10 +65,7 @@ impl Operation for MaxPool2dGrad {
     }
     fn cpu(&self, _inputs: &[Operand], outputs: &[Operand]) -> Result<Box<dyn Kernel>> {
         let g: Pool = self.options.check(&outputs[0].meta).map_err(|p| Error::op(self.name(), p))?;
-        Ok(match outputs[0].meta.dtype {
-            DType::F64 => Box::new(cpu::InputGrad::<f64>::new(g)),
-            _ => Box::new(cpu::InputGrad::<f32>::new(g)),
-        })
+        Ok(float_kernel!(outputs[0].meta.dtype, T => cpu::InputGrad::<T>::new(g)))
     }
 }
 

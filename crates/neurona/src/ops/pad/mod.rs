@@ -123,7 +123,8 @@ impl Tensor {
     pub fn pad(&self, margins: &[usize], mode: PadMode) -> Result<Tensor> {
         let (pairs, rest) = margins.as_chunks::<2>();
         if !rest.is_empty() || pairs.len() > self.rank() {
-            let problem = format!("{margins:?} is not a pair of margins for each of at most {} dimensions", self.rank());
+            let problem =
+                format!("{margins:?} is not a pair of margins for each of at most {} dimensions", self.rank());
             return Err(self.error("pad", problem));
         }
         if margins.iter().all(|&m| m == 0) {

@@ -6,7 +6,7 @@ use super::{At, Operation, one};
 use crate::cpu::kernel::Kernel;
 use crate::graph::ir::Operand;
 use crate::graph::node::Metas;
-use crate::tensor::{DType, Meta, Tensor};
+use crate::tensor::{Meta, Tensor};
 use crate::{Error, Result};
 pub(crate) use cpu::Kind;
 
@@ -42,10 +42,7 @@ impl Operation for Softmax {
     }
     fn cpu(&self, inputs: &[Operand], _outputs: &[Operand]) -> Result<Box<dyn Kernel>> {
         let (rows, n) = rows(&inputs[0].meta);
-        Ok(match inputs[0].meta.dtype {
-            DType::F64 => Box::new(cpu::Forward::<f64>::new(rows, n, self.kind)),
-            _ => Box::new(cpu::Forward::<f32>::new(rows, n, self.kind)),
-        })
+        Ok(float_kernel!(inputs[0].meta.dtype, T => cpu::Forward::<T>::new(rows, n, self.kind)))
     }
 }
 
@@ -58,10 +55,7 @@ impl Operation for SoftmaxGrad {
     }
     fn cpu(&self, inputs: &[Operand], _outputs: &[Operand]) -> Result<Box<dyn Kernel>> {
         let (rows, n) = rows(&inputs[0].meta);
-        Ok(match inputs[0].meta.dtype {
-            DType::F64 => Box::new(cpu::Backward::<f64>::new(rows, n, self.kind)),
-            _ => Box::new(cpu::Backward::<f32>::new(rows, n, self.kind)),
-        })
+        Ok(float_kernel!(inputs[0].meta.dtype, T => cpu::Backward::<T>::new(rows, n, self.kind)))
     }
 }
 
