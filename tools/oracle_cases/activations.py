@@ -1,6 +1,5 @@
 """Activations with and without options."""
 
-import torch
 import torch.nn.functional as F
 
 from .vectors import Group, bf16, f16, f64, lit, u
@@ -11,7 +10,11 @@ SHAPES = {"matrix": (5, 7), "size1": (1, 1), "odd": (3, 1, 11), "zero_dim": (), 
 FUNCTIONS = {
     "leaky_relu": (lambda x, slope: F.leaky_relu(x, slope), [{"slope": 0.01}, {"slope": 0.3}], [0.0]),
     "elu": (lambda x, alpha: F.elu(x, alpha), [{"alpha": 1.0}, {"alpha": 0.5}], [0.0]),
-    "gelu": (lambda x, approximate: F.gelu(x, approximate=approximate), [{"approximate": "none"}, {"approximate": "tanh"}], []),
+    "gelu": (
+        lambda x, approximate: F.gelu(x, approximate=approximate),
+        [{"approximate": "none"}, {"approximate": "tanh"}],
+        [],
+    ),
     "silu": (lambda x: F.silu(x), [{}], []),
     "hardswish": (lambda x: F.hardswish(x), [{}], [-3.0, 0.0, 3.0]),
     "hardsigmoid": (lambda x: F.hardsigmoid(x), [{}], [-3.0, 0.0, 3.0]),
@@ -33,7 +36,8 @@ def add(group: Group):
 
             for suffix, shape in SHAPES.items():
                 case(suffix, u(*shape, lo=-5, hi=5))
-            case("f64", u(4, 5, lo=-5, hi=5, dtype=f64), tol=1e-12)
+            # PyTorch's gradient of hardsigmoid has 1/6 in single precision.
+            case("f64", u(4, 5, lo=-5, hi=5, dtype=f64), tol=5e-8 if op == "hardsigmoid" else 1e-12)
             case("f16", u(3, 4, lo=-5, hi=5, dtype=f16), tol=4e-3)
             case("bf16", u(3, 4, lo=-5, hi=5, dtype=bf16), tol=3.2e-2)
             case("far", lit([-80.0, -30.0, -12.0, 12.0, 30.0, 80.0]))

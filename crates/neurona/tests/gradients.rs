@@ -6,6 +6,7 @@
 mod common;
 
 use common::{splitmix64, stream, uniform};
+use neurona::loss::{BCELoss, BCEWithLogitsLoss, NLLLoss};
 use neurona::{
     Conv2dOptions, CrossEntropyOptions, DType, PadMode, PoolOptions, Reduction, Result, RunningStats, Tensor, no_grad,
 };
@@ -118,6 +119,21 @@ gradient_check!(erf_empty, |x| x[0].erf(), [0, 5]);
 gradient_check!(log1p, |x| x[0].mul_scalar(0.9)?.log1p(), [3, 5]);
 gradient_check!(expm1, |x| x[0].expm1(), [3, 5]);
 gradient_check!(steps, |x| x[0].sign()?.add(&x[0].floor()?)?.add(&x[0].ceil()?)?.add(&x[0].round()?), [3, 5]);
+
+
+// Activations; scaled so that both sides of every bend are met.
+gradient_check!(leaky_relu, |x| x[0].leaky_relu(0.1), [3, 5]);
+gradient_check!(leaky_relu_zero_dim, |x| x[0].leaky_relu(-0.5), []);
+gradient_check!(elu, |x| x[0].mul_scalar(3)?.elu(0.7), [3, 5]);
+gradient_check!(elu_empty, |x| x[0].elu(1.0), [0, 5]);
+gradient_check!(gelu, |x| x[0].mul_scalar(3)?.gelu(), [3, 11]);
+gradient_check!(gelu_tanh, |x| x[0].mul_scalar(3)?.gelu_tanh(), [3, 11]);
+gradient_check!(silu, |x| x[0].mul_scalar(4)?.silu(), [1, 13]);
+gradient_check!(hardswish, |x| x[0].mul_scalar(4.1)?.hardswish(), [3, 11]);
+gradient_check!(hardsigmoid, |x| x[0].mul_scalar(4.1)?.hardsigmoid(), [3, 11]);
+gradient_check!(softplus, |x| x[0].mul_scalar(3)?.softplus(1.0, 20.0), [3, 5]);
+gradient_check!(softplus_sharp, |x| x[0].softplus(3.0, 2.0), [3, 5]);
+gradient_check!(activations_in_a_row, |x| x[0].gelu()?.silu()?.leaky_relu(0.2)?.elu(0.5), [2, 3, 4]);
 
 // Choice.
 gradient_check!(where_, |x| x[0].gt_scalar(0)?.where_(&x[1], &x[2]), [3, 5], [3, 5], [3, 5]);
@@ -358,6 +374,28 @@ gradient_check!(cross_entropy_one_row, |x| cross_entropy(&x[0], Reduction::Mean,
 gradient_check!(cross_entropy_one_class, |x| cross_entropy(&x[0], Reduction::Mean, 0.0, -100), [3, 1]);
 gradient_check!(cross_entropy_no_rows, |x| cross_entropy(&x[0], Reduction::Sum, 0.0, -100), [0, 3]);
 
+fn weighted(x: &[Tensor], reduction: Reduction, smooth: f64, ignore: i64) -> Result<Tensor> {
+    let (rows, count) = (x[0].shape()[0], x[0].shape()[1]);
+    let options = CrossEntropyOptions { reduction, label_smoothing: smooth, ignore_index: ignore };
+    x[0].cross_entropy_weighted(&classes(rows, count)?, &x[1].abs()?, options)
+}
+fn soft(x: &[Tensor], reduction: Reduction, smooth: f64) -> Result<Tensor> {
+    let options = CrossEntropyOptions { reduction, label_smoothing: smooth, ignore_index: -100 };
+    let target = x[1].softmax(1)?;
+    match x.get(2) {
+        Some(weight) => x[0].cross_entropy_weighted(&target, &weight.abs()?, options),
+        None => x[0].cross_entropy_with(&target, options),
+    }
+}
+gradient_check!(cross_entropy_weights, |x| weighted(x, Reduction::Mean, 0.0, -100), [4, 5], [5]);
+gradient_check!(cross_entropy_weights_smooth, |x| weighted(x, Reduction::Mean, 0.2, 3), [4, 5], [5]);
+gradient_check!(cross_entropy_weights_none, |x| weighted(x, Reduction::None, 0.1, -100), [4, 3], [3]);
+gradient_check!(cross_entropy_weights_no_rows, |x| weighted(x, Reduction::Sum, 0.0, -100), [0, 3], [3]);
+gradient_check!(cross_entropy_soft, |x| soft(x, Reduction::Mean, 0.0), [4, 5], [4, 5]);
+gradient_check!(cross_entropy_soft_smooth, |x| soft(x, Reduction::None, 0.2), [4, 5], [4, 5]);
+gradient_check!(cross_entropy_soft_weights, |x| soft(x, Reduction::Mean, 0.1), [4, 5], [4, 5], [5]);
+gradient_check!(cross_entropy_soft_one_class, |x| soft(x, Reduction::Sum, 0.0), [3, 1], [3, 1]);
+
 fn probability(x: &Tensor) -> Result<Tensor> {
     x.mul_scalar(0.45)?.add_scalar(0.5)
 }
@@ -385,6 +423,72 @@ gradient_check!(
     |x| x[0].binary_cross_entropy_with_logits_with(&soft_target(&[1, 1])?, Reduction::Sum),
     [1, 1]
 );
+gradient_check!(
+    bce_weights,
+    |x| {
+        let loss = BCELoss::new().weight(&x[1].abs()?);
+        loss.forward(&probability(&x[0])?, &soft_target(&[5, 3])?)
+    },
+    [5, 3],
+    [3]
+);
+gradient_check!(
+    bce_with_logits_weights,
+    |x| {
+        let factors = stream(41, [3], DType::F64, 0.2, 3.0)?;
+        let loss = BCEWithLogitsLoss::new().pos_weight(&factors).weight(&x[1]);
+        loss.forward(&x[0].mul_scalar(5)?, &soft_target(&[5, 3])?)
+    },
+    [5, 3],
+    [5, 1]
+);
+gradient_check!(smooth_l1, |x| x[0].smooth_l1_loss(&x[1]), [4, 3], [4, 3]);
+gradient_check!(smooth_l1_none, |x| x[0].smooth_l1_loss_with(&x[1], 0.4, Reduction::None), [4, 3], [4, 3]);
+gradient_check!(huber, |x| x[0].huber_loss(&x[1]), [4, 3], [4, 3]);
+gradient_check!(huber_none, |x| x[0].huber_loss_with(&x[1], 0.4, Reduction::None), [4, 3], [4, 3]);
+gradient_check!(
+    nll_weights,
+    |x| NLLLoss::new().weight(&x[1].abs()?).forward(&x[0], &classes(4, 5)?),
+    [4, 5],
+    [5]
+);
+
+// Normalisation of rows and groups.
+gradient_check!(layer_norm, |x| x[0].layer_norm([5], Some(&x[1]), Some(&x[2]), 1e-3), [4, 5], [5], [5]);
+gradient_check!(layer_norm_images, |x| x[0].layer_norm([3, 2, 4], Some(&x[1]), None, 1e-3), [2, 3, 2, 4], [3, 2, 4]);
+gradient_check!(layer_norm_plain, |x| x[0].layer_norm([7], None, None, 1e-3), [2, 3, 7]);
+gradient_check!(layer_norm_bias_only, |x| x[0].layer_norm([3], None, Some(&x[1]), 1e-3), [2, 3], [3]);
+gradient_check!(layer_norm_one_element, |x| x[0].layer_norm([1], Some(&x[1]), Some(&x[2]), 0.1), [3, 1], [1], [1]);
+gradient_check!(layer_norm_no_rows, |x| x[0].layer_norm([4], Some(&x[1]), Some(&x[2]), 1e-5), [0, 4], [4], [4]);
+gradient_check!(group_norm, |x| x[0].group_norm(2, Some((&x[1], &x[2])), 1e-3), [2, 4, 2, 3], [4], [4]);
+gradient_check!(group_norm_one_group, |x| x[0].group_norm(1, Some((&x[1], &x[2])), 1e-3), [2, 3, 2, 2], [3], [3]);
+gradient_check!(group_norm_each_channel, |x| x[0].group_norm(3, None, 1e-3), [2, 3, 3]);
+gradient_check!(
+    batch_norm_sequence,
+    |x| Ok(x[0].batch_norm_train(Some((&x[1], &x[2])), None, None, 1e-3)?.output),
+    [2, 3, 4],
+    [3],
+    [3]
+);
+
+// Images at other sizes.
+fn same_size(x: &[Tensor], dilation: [usize; 2], groups: usize) -> Result<Tensor> {
+    x[0].conv2d_same(&x[1], x.get(2), Conv2dOptions { dilation, groups, ..Default::default() })
+}
+gradient_check!(conv2d_same, |x| same_size(x, [1, 1], 1), [2, 2, 4, 3], [3, 2, 5, 2], [3]);
+gradient_check!(conv2d_same_even, |x| same_size(x, [3, 1], 1), [1, 2, 5, 3], [2, 2, 2, 4]);
+gradient_check!(conv2d_same_depthwise, |x| same_size(x, [1, 2], 3), [1, 3, 3, 4], [3, 1, 2, 2], [3]);
+gradient_check!(upsample_factors, |x| x[0].upsample_nearest2d([6, 4]), [2, 3, 3, 2]);
+gradient_check!(upsample_size, |x| x[0].upsample_nearest2d([5, 3]), [2, 3, 3, 2]);
+gradient_check!(downsample, |x| x[0].upsample_nearest2d([2, 3]), [1, 2, 5, 7]);
+gradient_check!(adaptive_avg_pool2d, |x| x[0].adaptive_avg_pool2d([3, 2]), [2, 3, 7, 5]);
+gradient_check!(adaptive_avg_pool2d_larger, |x| x[0].adaptive_avg_pool2d([4, 5]), [1, 2, 3, 3]);
+gradient_check!(
+    max_pool2d_dilated,
+    |x| x[0].max_pool2d_dilated(PoolOptions { stride: [2, 1], padding: [1, 0], ..PoolOptions::square(2) }, [2, 3]),
+    [2, 2, 6, 5]
+);
+
 gradient_check!(mse, |x| x[0].mse_loss(&x[1]), [4, 3], [4, 3]);
 gradient_check!(mse_none, |x| x[0].mse_loss_with(&x[1], Reduction::None), [4, 3], [4, 3]);
 gradient_check!(l1, |x| x[0].l1_loss(&x[1]), [4, 3], [4, 3]);

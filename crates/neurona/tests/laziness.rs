@@ -4,7 +4,7 @@
 
 use neurona::nn::{Buffer, Forward, Linear, Module, Parameter};
 use neurona::optim::{Adam, Composite, Optimizer, Sgd};
-use neurona::{DType, Error, Result, RunningStats, Tensor, no_grad, stats};
+use neurona::{CrossEntropyOptions, DType, Error, Result, RunningStats, Tensor, no_grad, stats};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
@@ -358,6 +358,20 @@ fn a_learning_rate_that_changes_every_step_makes_no_plan() -> Result<()> {
     }
     assert_eq!(stats().compiled, compiled);
     assert!((values(&w.get()?)[0] - expected).abs() < 1e-5);
+    Ok(())
+}
+
+#[test]
+fn plans_that_differ_in_one_attribute_are_noticed() -> Result<()> {
+    let _turn = turn();
+    let (x, y) = (Tensor::randn([3, 7])?, Tensor::from([0i64, 1, 2]));
+    let before = stats();
+    for step in 1..=9 {
+        let options = CrossEntropyOptions { label_smoothing: f64::from(step) / 100.0, ..Default::default() };
+        x.cross_entropy_with(&y, options)?.item::<f32>()?;
+    }
+    assert_eq!(stats().compiled - before.compiled, 9, "label smoothing is structure");
+    assert_eq!(stats().near_misses - before.near_misses, 8, "and each after the first is a near miss");
     Ok(())
 }
 

@@ -116,7 +116,11 @@ impl Report {
 
 /// Notices when plans are made again and again for graphs that differ in one attribute only.
 #[derive(Default)]
-pub(crate) struct Misses(HashMap<String, u32>);
+pub(crate) struct Misses {
+    by_op: HashMap<String, u32>,
+    /// All of them.
+    pub total: u64,
+}
 
 /// So many near misses at one op are no accident.
 const SUSPICIOUS: u32 = 8;
@@ -129,7 +133,8 @@ impl Misses {
         };
         let node = &trace.nodes[node];
         let name = format!("{}{}{}", node.name(), node.place, node.place.line());
-        let count = self.0.entry(name.clone()).or_insert(0);
+        self.total += 1;
+        let count = self.by_op.entry(name.clone()).or_insert(0);
         *count += 1;
         if *count == SUSPICIOUS {
             tracing::warn!(

@@ -33,6 +33,8 @@ struct Engine {
 pub struct Stats {
     /// Plans made.
     pub compiled: u64,
+    /// Of these, plans that differ from an earlier one in a single attribute; the log names the op when they repeat.
+    pub near_misses: u64,
     /// Plans run.
     pub runs: u64,
     /// Forwards that ran a second time because a value was read before `backward`.
@@ -72,7 +74,7 @@ fn engine() -> MutexGuard<'static, Engine> {
 /// ```
 pub fn stats() -> Stats {
     let engine = engine();
-    Stats { arena: engine.runner.arena_bytes(), ..engine.stats }
+    Stats { arena: engine.runner.arena_bytes(), near_misses: engine.misses.total, ..engine.stats }
 }
 
 /// Sets the number of threads that plans run on; the results do not depend on it.
