@@ -16,6 +16,8 @@
 //!
 //!     cargo run --release -p neurona --example backprop_by_hand
 
+#![allow(clippy::needless_range_loop)] // neurons go by their numbers, as in the formulas
+
 use neurona::nn::Parameter;
 use neurona::tensor::random;
 use neurona::{Result, Tensor, manual_seed};

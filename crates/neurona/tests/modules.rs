@@ -1,7 +1,11 @@
 //! Models as a user meets them: names, modes, statistics, initialisers, files, errors.
 
 use neurona::models::{Lab, ResNet18Cifar, course_cnn, mlp};
-use neurona::nn::{BatchNorm2d, Conv2d, Dropout, Forward, Linear, Module, Parameter, ReLU, Sequential, StateDict};
+use neurona::nn::init::{self, Fan, Nonlinearity};
+use neurona::nn::{
+    BatchNorm2d, Conv2d, Dropout, Embedding, Forward, GroupNorm, LayerNorm, Linear, Module, MultiheadAttention, Parameter,
+    ReLU, Sequential, StateDict,
+};
 use neurona::{DType, Error, Result, Tensor, stats};
 use std::path::PathBuf;
 
@@ -383,5 +387,306 @@ fn two_forwards_in_one_loss_add_their_gradients() -> Result<()> {
         let scale = one.iter().fold(1e-3f64, |m, v| m.max(v.abs()));
         assert!(one.iter().zip(other).all(|(a, b)| (a - b).abs() < 1e-4 * scale));
     }
+    Ok(())
+}
+
+/// A user's activation with a trained parameter, as a ten-line struct.
+#[derive(Module)]
+struct Swish {
+    beta: Parameter,
+}
+
+impl Forward for Swish {
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        x.mul(&x.mul(&self.beta.get()?)?.sigmoid()?)
+    }
+}
+
+#[test]
+fn a_users_own_activation_initialiser_and_regulariser() -> Result<()> {
+    use neurona::optim::{Optimizer, Sgd};
+    neurona::manual_seed(5);
+    let swish = Swish { beta: Parameter::new(&Tensor::from([1.0f32]))? };
+    let net = Sequential::new().add(Linear::new(4, 16)?).add_named("swish", swish).add(Linear::new(16, 1)?);
+    let mut seen = Vec::new();
+    net.apply(&mut |name, parameter| {
+        seen.push(name.to_string());
+        let start = if name.ends_with("bias") { 0.25 } else { 1.0 };
+        let spread = if name.ends_with("weight") { 0.3 } else { 0.0 };
+        parameter.set(&Tensor::randn(parameter.shape())?.mul_scalar(spread)?.add_scalar(start - spread / 0.3)?)
+    })?;
+    assert_eq!(seen, ["0.weight", "0.bias", "swish.beta", "2.weight", "2.bias"]);
+    assert_eq!(net.named_parameters()[1].1.get()?.to_vec::<f32>()?, [0.25; 16]);
+    assert_eq!(net.named_parameters()[2].1.get()?.to_vec::<f32>()?, [1.0]);
+
+    let x = Tensor::randn([64, 4])?;
+    // Only the first two inputs matter; the penalty pushes the weights of the others to 0.
+    let y = x.narrow(1, 0, 2)?.sum_dims(&[1], true)?;
+    let trained = |penalty: f64| -> Result<(f32, f32, f32)> {
+        neurona::manual_seed(6);
+        let swish = Swish { beta: Parameter::new(&Tensor::from([1.0f32]))? };
+        let net = Sequential::new().add(Linear::new(4, 16)?).add_named("swish", swish).add(Linear::new(16, 1)?);
+        let mut sgd = Sgd::new(net.parameters(), 0.05);
+        let mut fit = f32::NAN;
+        for _ in 0..300 {
+            sgd.zero_grad();
+            let error = net.forward(&x)?.mse_loss(&y)?;
+            let mut loss = error.clone();
+            for (_, weight) in net.named_parameters().iter().filter(|(name, _)| name.ends_with("weight")) {
+                loss = (&loss + weight.get()?.abs()?.sum()?.mul_scalar(penalty)?)?;
+            }
+            loss.backward()?;
+            sgd.step()?;
+            fit = error.item::<f32>()?;
+        }
+        let first = net.named_parameters()[0].1.get()?.to_vec::<f32>()?;
+        let unused = first.chunks(4).map(|row| row[2].abs() + row[3].abs()).sum();
+        let beta = net.named_parameters()[2].1.get()?.item::<f32>()?;
+        Ok((fit, unused, beta))
+    };
+    let (plain, penalised) = (trained(0.0)?, trained(0.01)?);
+    assert!(plain.0 < 0.05 && penalised.0 < 0.3, "{plain:?} {penalised:?}");
+    assert!(penalised.1 < 0.2 * plain.1, "{plain:?} {penalised:?}");
+    assert!((plain.2 - 1.0).abs() > 1e-3, "beta is trained: {plain:?}");
+    Ok(())
+}
+
+#[test]
+fn frozen_parameters_stay_and_thaw() -> Result<()> {
+    use neurona::optim::{Optimizer, Sgd};
+    let net = Sequential::new().add(Linear::new(3, 4)?).add(ReLU::new()).add_named("head", Linear::new(4, 2)?);
+    net.freeze();
+    assert_eq!((net.num_parameters(), net.num_trainable_parameters()), (26, 0));
+    let x = Tensor::randn([5, 3])?;
+    assert!(net.forward(&x)?.sum()?.backward().is_err());
+    net.get(2).expect("the head").unfreeze();
+    assert_eq!(net.num_trainable_parameters(), 10);
+    let mut sgd = Sgd::new(net.parameters(), 0.1);
+    let before = net.state_dict()?;
+    let step = |sgd: &mut Sgd| -> Result<()> {
+        sgd.zero_grad();
+        net.forward(&x)?.sum()?.backward()?;
+        sgd.step()
+    };
+    step(&mut sgd)?;
+    let after = net.state_dict()?;
+    let kept = |name: &str, a: &StateDict, b: &StateDict| -> Result<bool> {
+        let read = |s: &StateDict| s.get(name).expect("a name").to_vec::<f32>();
+        Ok(read(a)? == read(b)?)
+    };
+    assert!(kept("0.weight", &before, &after)? && kept("0.bias", &before, &after)?);
+    assert!(!kept("head.bias", &before, &after)?);
+    assert!(net.parameters()[0].grad().is_none() && net.parameters()[2].grad().is_some());
+    net.unfreeze();
+    step(&mut sgd)?;
+    assert!(!kept("0.bias", &after, &net.state_dict()?)? || !kept("0.weight", &after, &net.state_dict()?)?);
+    Ok(())
+}
+
+/// Mean and standard deviation.
+fn moments(values: &[f64]) -> (f64, f64) {
+    let count = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / count;
+    (mean, (values.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / count).sqrt())
+}
+
+#[test]
+fn initialisers_have_pytorchs_bounds_and_deviations() -> Result<()> {
+    neurona::manual_seed(11);
+    // fan_in 16 · 9 = 144, fan_out 64 · 9 = 576.
+    let shape = [64, 16, 3, 3];
+    let bounded = |t: Tensor, bound: f64| -> Result<()> {
+        let values = t.to_vec::<f64>()?;
+        let largest = values.iter().fold(0.0f64, |m, v| m.max(v.abs()));
+        let (mean, std) = moments(&values);
+        assert!(largest <= bound * (1.0 + 1e-6) && largest > 0.99 * bound, "{largest} {bound}");
+        assert!((std * 3f64.sqrt() / bound - 1.0).abs() < 0.03 && mean.abs() < 0.05 * bound, "{mean} {std} {bound}");
+        Ok(())
+    };
+    let spread = |t: Tensor, mean: f64, std: f64| -> Result<()> {
+        let got = moments(&t.to_vec::<f64>()?);
+        assert!((got.0 - mean).abs() < 0.05 * std && (got.1 / std - 1.0).abs() < 0.03, "{got:?} {mean} {std}");
+        Ok(())
+    };
+    let leaky = Nonlinearity::LeakyRelu(5f64.sqrt());
+    bounded(init::kaiming_uniform(shape, Fan::In, Nonlinearity::Relu)?, (6.0f64 / 144.0).sqrt())?;
+    bounded(init::kaiming_uniform(shape, Fan::Out, Nonlinearity::Relu)?, (6.0f64 / 576.0).sqrt())?;
+    bounded(init::kaiming_uniform(shape, Fan::In, leaky)?, 1.0 / 144f64.sqrt())?;
+    bounded(init::kaiming_uniform(shape, Fan::In, Nonlinearity::Tanh)?, 5.0 / 3.0 * (3.0f64 / 144.0).sqrt())?;
+    bounded(init::xavier_uniform(shape, 1.0)?, (6.0f64 / 720.0).sqrt())?;
+    bounded(init::xavier_uniform([300, 100], 2.0)?, 2.0 * (6.0f64 / 400.0).sqrt())?;
+    spread(init::kaiming_normal(shape, Fan::In, Nonlinearity::Relu)?, 0.0, (2.0f64 / 144.0).sqrt())?;
+    spread(init::kaiming_normal(shape, Fan::Out, Nonlinearity::Linear)?, 0.0, 1.0 / 24.0)?;
+    spread(init::xavier_normal(shape, 0.5)?, 0.0, 0.5 * (2.0f64 / 720.0).sqrt())?;
+    spread(init::normal([9000], 3.0, 0.2)?, 3.0, 0.2)?;
+
+    // Cut at two deviations: the deviation of what is left is 0.8796 of the whole.
+    let cut = init::trunc_normal([20_000], 1.0, 0.5, 0.0, 2.0)?;
+    let values = cut.to_vec::<f64>()?;
+    assert!(values.iter().all(|v| (0.0..=2.0).contains(v)));
+    let (mean, std) = moments(&values);
+    assert!((mean - 1.0).abs() < 0.01 && (std / 0.5 - 0.8796).abs() < 0.01, "{mean} {std}");
+    // One tail only: mean φ(1) / (1 − Φ(1)) = 1.5251.
+    let (mean, _) = moments(&init::trunc_normal([20_000], 0.0, 1.0, 1.0, f64::INFINITY)?.to_vec::<f64>()?);
+    assert!((mean - 1.5251).abs() < 0.01, "{mean}");
+
+    for shape in [[4, 9], [9, 4], [5, 5]] {
+        let w = init::orthogonal(shape, 2.0)?;
+        let w = if shape[0] <= shape[1] { w } else { w.t()? };
+        let product = w.matmul(&w.t()?)?.to_vec::<f64>()?;
+        let size = shape[0].min(shape[1]);
+        for (i, v) in product.iter().enumerate() {
+            let want = if i / size == i % size { 4.0 } else { 0.0 };
+            assert!((v - want).abs() < 1e-5, "{shape:?} {i}: {v}");
+        }
+    }
+    assert_eq!(init::constant([2, 2], 1.5)?.to_vec::<f32>()?, [1.5; 4]);
+    assert_eq!(init::ones([2])?.to_vec::<f32>()?, [1.0; 2]);
+    Ok(())
+}
+
+#[test]
+fn dirac_passes_its_input_on() -> Result<()> {
+    let x = Tensor::randn([2, 4, 5, 6])?;
+    for groups in [1, 2, 4] {
+        let layer = Conv2d::new(4, 8, 3)?.without_bias().padding(1).groups(groups)?;
+        layer.weight.set(&init::dirac(layer.weight.shape(), groups)?)?;
+        let y = layer.forward(&x)?;
+        // Filters beyond the channels of their group are 0.
+        let (per_group, inputs) = (8 / groups, 4 / groups);
+        for group in 0..groups {
+            let got = y.narrow(1, group * per_group, inputs)?.to_vec::<f32>()?;
+            assert_eq!(got, x.narrow(1, group * inputs, inputs)?.to_vec::<f32>()?, "{groups} groups");
+            let rest = y.narrow(1, group * per_group + inputs, per_group - inputs)?.to_vec::<f32>()?;
+            assert!(rest.iter().all(|v| *v == 0.0));
+        }
+    }
+    assert_eq!(init::dirac([2, 1, 2, 3], 2)?.to_vec::<f32>()?, [0., 0., 0., 0., 1., 0., 0., 0., 0., 0., 1., 0.]);
+    Ok(())
+}
+
+#[test]
+fn the_same_seed_starts_the_same() -> Result<()> {
+    let draw = || -> Result<Vec<Vec<f32>>> {
+        neurona::manual_seed(3);
+        let all = [
+            init::kaiming_normal([4, 3], Fan::In, Nonlinearity::Relu)?,
+            init::trunc_normal([7], 0.0, 0.02, -0.04, 0.04)?,
+            init::orthogonal([3, 4], 1.0)?,
+            MultiheadAttention::new(4, 2)?.in_proj_weight.get()?,
+            Embedding::new(3, 2)?.weight.get()?,
+        ];
+        all.iter().map(|t| t.to_vec()).collect()
+    };
+    // Other tests draw numbers too: one undisturbed pair is enough.
+    let pairs = (0..20).map(|_| Ok(draw()? == draw()?)).collect::<Result<Vec<bool>>>()?;
+    assert!(pairs.contains(&true));
+    Ok(())
+}
+
+#[test]
+fn norms_attention_and_embedding_start_as_pytorchs_do() -> Result<()> {
+    neurona::manual_seed(8);
+    let layer = MultiheadAttention::new(64, 4)?;
+    assert_eq!(names(&layer), ["in_proj_weight", "in_proj_bias", "out_proj.weight", "out_proj.bias"]);
+    let shapes: Vec<String> = layer.parameters().iter().map(|p| p.shape().to_string()).collect();
+    assert_eq!(shapes, ["[192, 64]", "[192]", "[64, 64]", "[64]"]);
+    uniform(&layer.in_proj_weight, (6.0f64 / 256.0).sqrt())?;
+    uniform(&layer.out_proj.weight, 1.0 / 8.0)?;
+    for bias in [layer.in_proj_bias.as_ref(), layer.out_proj.bias.as_ref()].into_iter().flatten() {
+        assert!(bias.get()?.to_vec::<f32>()?.iter().all(|v| *v == 0.0));
+    }
+    assert_eq!(names(&layer.without_bias()), ["in_proj_weight", "out_proj.weight"]);
+    assert!(MultiheadAttention::new(6, 4).is_err() && MultiheadAttention::new(6, 0).is_err());
+
+    for (net, want) in [
+        (Box::new(LayerNorm::new([3, 2])?) as Box<dyn Module>, vec![1.0; 6]),
+        (Box::new(GroupNorm::new(2, 6)?), vec![1.0; 6]),
+    ] {
+        let state = net.state_dict()?;
+        assert_eq!(state.names().collect::<Vec<_>>(), ["weight", "bias"]);
+        assert_eq!(state.get("weight").map(|t| t.to_vec::<f64>()).transpose()?, Some(want));
+        assert_eq!(state.get("bias").map(|t| t.to_vec::<f64>()).transpose()?, Some(vec![0.0; 6]));
+    }
+    assert_eq!(names(&LayerNorm::new([3])?.without_bias()), ["weight"]);
+    assert!(names(&LayerNorm::new([3])?.without_affine()).is_empty());
+    assert!(GroupNorm::new(4, 6).is_err() && GroupNorm::new(0, 6).is_err());
+    assert!(LayerNorm::new([3])?.forward(&Tensor::zeros([2, 4], DType::F32)?).is_err());
+
+    let layer = Embedding::new(500, 8)?;
+    let (mean, std) = moments(&layer.weight.get()?.to_vec::<f64>()?);
+    assert!(mean.abs() < 0.08 && (std - 1.0).abs() < 0.05, "{mean} {std}");
+    assert!(layer.forward(&Tensor::from([1.0f32])).is_err() && layer.forward(&Tensor::from([500i64])).is_err());
+    assert!(Embedding::new(3, 2)?.padding_idx(3).is_err());
+    Ok(())
+}
+
+/// The vector that stands for nothing stays as it is; the others' gradients add up where a number is repeated.
+#[test]
+fn embeddings_train_all_but_the_padding() -> Result<()> {
+    use neurona::optim::{Optimizer, Sgd};
+    let layer = Embedding::new(4, 2)?.padding_idx(1)?;
+    let before = layer.weight.get()?.to_vec::<f32>()?;
+    assert_eq!(before[2..4], [0.0, 0.0]);
+    let mut sgd = Sgd::new(layer.parameters(), 1.0);
+    layer.forward(&Tensor::from([[2i64, 1, 2], [0, 2, 1]]))?.sum()?.backward()?;
+    assert_eq!(layer.weight.grad().expect("a gradient").to_vec::<f32>()?, [1.0, 1.0, 0.0, 0.0, 3.0, 3.0, 0.0, 0.0]);
+    sgd.step()?;
+    let after = layer.weight.get()?.to_vec::<f32>()?;
+    assert_eq!((after[2..4].to_vec(), after[6..].to_vec()), (vec![0.0; 2], before[6..].to_vec()));
+
+    // The same sums in the same order, however many threads there are.
+    let gradient = || -> Result<Vec<u32>> {
+        let layer = Embedding::new(10, 33)?;
+        layer.weight.set(&Tensor::zeros([10, 33], DType::F32)?)?;
+        let numbers: Vec<i64> = (0..5000).map(|i| (i * i) % 10).collect();
+        let factors: Vec<f32> = (0..5000 * 33).map(|i| 1.0 / (1 + i) as f32).collect();
+        let y = layer.forward(&Tensor::from_vec(numbers, [5000])?)?;
+        (&y * &Tensor::from_vec(factors, [5000, 33])?)?.sum()?.backward()?;
+        Ok(layer.weight.grad().expect("a gradient").to_vec::<f32>()?.iter().map(|v| v.to_bits()).collect())
+    };
+    assert_eq!(gradient()?, gradient()?);
+    Ok(())
+}
+
+/// Blocks of a vision transformer learn which of two patches is brighter.
+#[test]
+fn a_small_transformer_trains() -> Result<()> {
+    use neurona::optim::{Adam, Optimizer};
+    #[derive(Module)]
+    struct Block {
+        norm1: LayerNorm,
+        attention: MultiheadAttention,
+        norm2: LayerNorm,
+        mlp: Sequential,
+    }
+    impl Forward for Block {
+        fn forward(&self, x: &Tensor) -> Result<Tensor> {
+            let x = (x + self.attention.forward(&self.norm1.forward(x)?)?)?;
+            &x + self.mlp.forward(&self.norm2.forward(&x)?)?
+        }
+    }
+    neurona::manual_seed(4);
+    let mlp = Sequential::new().add(Linear::new(8, 16)?).add(neurona::nn::GELU::new()).add(Linear::new(16, 8)?);
+    let attention = MultiheadAttention::new(8, 2)?.batch_first().dropout(0.1);
+    let block = Block { norm1: LayerNorm::new([8])?, attention, norm2: LayerNorm::new([8])?, mlp };
+    let net = Sequential::new().add(Linear::new(3, 8)?).add_named("block", block).add(LayerNorm::new([8])?);
+    let head = Linear::new(8, 2)?;
+    let x = Tensor::randn([64, 2, 3])?;
+    let sums = x.sum_dims(&[2], false)?;
+    let target = sums.argmax(1)?;
+    let mut adam = Adam::new(net.parameters().into_iter().chain(head.parameters()).collect(), 0.01);
+    let mut losses = Vec::new();
+    // Which patch is which must be known: a position is added to the first.
+    let place = Tensor::from([[[1.0f32], [0.0]]]);
+    for _ in 0..120 {
+        adam.zero_grad();
+        let seen = net.forward(&(&x + &place)?)?;
+        let loss = head.forward(&seen.mean_dims(&[1], false)?)?.cross_entropy(&target)?;
+        loss.backward()?;
+        adam.step()?;
+        losses.push(loss.item::<f32>()?);
+    }
+    assert!(losses[119] < 0.6 * losses[0], "{} {}", losses[0], losses[119]);
     Ok(())
 }

@@ -160,11 +160,16 @@ impl Cell {
 }
 
 impl CellState {
+    /// Forgets the staged value.
+    pub fn unstage(&mut self) {
+        self.depth = 0;
+        self.staged = None;
+    }
+
     /// Makes `storage` the present value.
     pub fn commit(&mut self, storage: &Arc<Storage>, cell: &Cell) {
         self.version += 1;
-        self.depth = 0;
-        self.staged = None;
+        self.unstage();
         let own = self.leaf.node.state().values[0].clone();
         // Written in place, which happens only when nobody else has the leaf: it now stands for the new version.
         if !own.is_some_and(|own| Arc::ptr_eq(&own, storage)) {

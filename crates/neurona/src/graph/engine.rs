@@ -149,7 +149,12 @@ impl Engine {
             let written: Vec<Cell> = self.trace.writes.iter().map(|w| w.cell.clone()).collect();
             let mut locked: Vec<_> = written.iter().map(Cell::state).collect();
             if self.trace.agrees(&locked, self.walk) {
-                return self.compute(asked, &mut locked);
+                let outcome = self.compute(asked, &mut locked);
+                if outcome.is_err() {
+                    // What cannot be computed would fail for whoever reads the cell next: it keeps what it has.
+                    locked.iter_mut().for_each(|cell| cell.unstage());
+                }
+                return outcome;
             }
         }
     }

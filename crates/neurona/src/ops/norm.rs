@@ -40,7 +40,7 @@ impl Tensor {
     ///
     /// ```
     /// let y = neurona::Tensor::from([1000.0f32, 1000.0]).logsumexp(&[0], false)?;
-    /// assert_eq!(y.item::<f32>()?, 1000.6931);
+    /// assert_eq!(y.item::<f32>()?, 1000.6932);
     /// # Ok::<(), neurona::Error>(())
     /// ```
     #[track_caller]

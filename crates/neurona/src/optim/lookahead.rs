@@ -50,7 +50,7 @@ impl<O: Optimizer> Optimizer for Lookahead<O> {
     fn stage(&mut self) -> Result<Vec<Cell>> {
         let mut cells = self.inner.stage()?;
         self.shadow.steps += 1;
-        if self.shadow.steps % self.every != 0 {
+        if !self.shadow.steps.is_multiple_of(self.every) {
             return Ok(cells);
         }
         let slow = no_grad(|| self.shadow.follow(&self.inner, self.alpha))?;

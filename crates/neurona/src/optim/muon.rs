@@ -137,7 +137,7 @@ impl Muon {
         let along = if self.nesterov { (gradient + momentum.mul_scalar(self.momentum)?)? } else { momentum.clone() };
         let move_by = self.orthogonalise(&along.reshape([rows, rest])?)?.reshape(shape)?;
         let mut value = parameter.clone();
-        if self.renormalise > 0 && (self.slots.steps(i) - 1) % self.renormalise == 0 {
+        if self.renormalise > 0 && (self.slots.steps(i) - 1).is_multiple_of(self.renormalise) {
             let norm = frobenius(&value)?.clamp_min(self.eps)?;
             value = value.mul(&((rows as f64).sqrt() / &norm)?)?;
         }
