@@ -120,7 +120,6 @@ gradient_check!(log1p, |x| x[0].mul_scalar(0.9)?.log1p(), [3, 5]);
 gradient_check!(expm1, |x| x[0].expm1(), [3, 5]);
 gradient_check!(steps, |x| x[0].sign()?.add(&x[0].floor()?)?.add(&x[0].ceil()?)?.add(&x[0].round()?), [3, 5]);
 
-
 // Activations; scaled so that both sides of every bend are met.
 gradient_check!(leaky_relu, |x| x[0].leaky_relu(0.1), [3, 5]);
 gradient_check!(leaky_relu_zero_dim, |x| x[0].leaky_relu(-0.5), []);
@@ -446,12 +445,7 @@ gradient_check!(smooth_l1, |x| x[0].smooth_l1_loss(&x[1]), [4, 3], [4, 3]);
 gradient_check!(smooth_l1_none, |x| x[0].smooth_l1_loss_with(&x[1], 0.4, Reduction::None), [4, 3], [4, 3]);
 gradient_check!(huber, |x| x[0].huber_loss(&x[1]), [4, 3], [4, 3]);
 gradient_check!(huber_none, |x| x[0].huber_loss_with(&x[1], 0.4, Reduction::None), [4, 3], [4, 3]);
-gradient_check!(
-    nll_weights,
-    |x| NLLLoss::new().weight(&x[1].abs()?).forward(&x[0], &classes(4, 5)?),
-    [4, 5],
-    [5]
-);
+gradient_check!(nll_weights, |x| NLLLoss::new().weight(&x[1].abs()?).forward(&x[0], &classes(4, 5)?), [4, 5], [5]);
 
 // Normalisation of rows and groups.
 gradient_check!(layer_norm, |x| x[0].layer_norm([5], Some(&x[1]), Some(&x[2]), 1e-3), [4, 5], [5], [5]);

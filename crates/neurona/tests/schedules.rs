@@ -147,7 +147,8 @@ fn odd_arguments_give_numbers() {
 fn a_new_rate_makes_no_plan() -> Result<()> {
     let _turn = turn();
     let matrix = |seed: u64| Parameter::new(&common::stream(seed, [3, 4], neurona::DType::F32, -1.0, 1.0)?);
-    let make: [fn(Vec<Group>) -> Box<dyn Optimizer>; 6] = [
+    type Make = fn(Vec<Group>) -> Box<dyn Optimizer>;
+    let make: [Make; 6] = [
         |g| Box::new(Sgd::with_groups(g, 0.1).momentum(0.9)),
         |g| Box::new(Adam::with_groups(g, 0.1)),
         |g| Box::new(Adam::with_groups(g, 0.1).decoupled().weight_decay(0.1)),

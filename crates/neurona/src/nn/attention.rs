@@ -36,7 +36,7 @@ impl MultiheadAttention {
     /// For vectors of `dim` elements in this many heads, which must divide it.
     #[track_caller]
     pub fn new(dim: usize, heads: usize) -> Result<Self> {
-        if heads == 0 || dim == 0 || dim % heads != 0 {
+        if heads == 0 || dim == 0 || !dim.is_multiple_of(heads) {
             let problem = format!("{dim} elements do not divide into {heads} heads");
             return Err(Error::op("multihead_attention", problem).at(here()));
         }

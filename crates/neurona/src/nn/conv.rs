@@ -46,7 +46,7 @@ impl Conv2d {
     #[track_caller]
     pub fn with(inputs: usize, outputs: usize, kernel: [usize; 2], options: Conv2dOptions) -> Result<Self> {
         let groups = options.groups;
-        if groups == 0 || inputs % groups != 0 || outputs % groups != 0 {
+        if groups == 0 || !inputs.is_multiple_of(groups) || !outputs.is_multiple_of(groups) {
             let problem = format!("{inputs} input and {outputs} output channels do not divide into {groups} groups");
             return Err(Error::op("conv2d", problem).at(here()));
         }

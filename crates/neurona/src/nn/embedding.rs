@@ -3,7 +3,8 @@
 use super::{Forward, Module, ModulePath, Parameter, init};
 use crate::{DType, Result, Tensor};
 
-/// A trained vector for each whole number: `[…]` of i64 becomes `[…, dim]`.
+/// A trained vector for each whole number: `[…]` of i64 becomes `[…, dim]`. Numbers that have none are an error where
+/// they are known already; where they are still to be computed they give NaN.
 ///
 /// ```
 /// use neurona::{Tensor, nn::{Embedding, Forward}};
@@ -60,6 +61,8 @@ impl Forward for Embedding {
             return Err(x.error("embedding", "needs numbers of type i64"));
         }
         let weight = self.weight.get()?;
+        // Before the reshape, which hides what is known of the numbers.
+        weight.places_exist("embedding", 0, x)?;
         let mut shape = x.shape().to_vec();
         shape.push(weight.shape()[1]);
         let y = weight.index_select(0, &x.reshape([x.numel()])?)?.reshape(shape)?;

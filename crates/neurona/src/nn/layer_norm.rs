@@ -95,7 +95,7 @@ impl GroupNorm {
     #[track_caller]
     pub fn new(groups: usize, channels: usize) -> Result<Self> {
         let ones = Tensor::ones([channels], DType::F32)?;
-        if groups == 0 || channels % groups != 0 {
+        if groups == 0 || !channels.is_multiple_of(groups) {
             return Err(ones.error("group_norm", format!("{channels} channels do not divide into {groups} groups")));
         }
         Ok(GroupNorm {

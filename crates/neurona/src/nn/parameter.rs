@@ -77,7 +77,11 @@ impl Parameter {
         let meta = self.0.meta();
         if *gradient.meta() != meta {
             let operands = [("parameter", &meta), ("gradient", gradient.meta())];
-            return Err(Error::operands("set_grad", "the gradient does not have the parameter's shape and type", &operands));
+            return Err(Error::operands(
+                "set_grad",
+                "the gradient does not have the parameter's shape and type",
+                &operands,
+            ));
         }
         self.0.0.gradient.set(gradient.detach());
         Ok(())

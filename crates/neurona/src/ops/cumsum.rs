@@ -101,6 +101,22 @@ impl<T: Running> Kernel for Scan<T> {
         for unit in share(self.units(), self.tasks(), task) {
             let (outer, from) = (unit / strips, unit % strips * COLUMNS);
             let n = COLUMNS.min(inner - from);
+            if inner == 1 {
+                let range = outer * size..(outer + 1) * size;
+                // SAFETY: each unit has its own row of the result.
+                let y = unsafe { io.outputs[0].slice_mut::<T>(range.clone()) };
+                let (mut sum, elements) = (T::ZERO, y.iter_mut().zip(&x[range]));
+                let mut add = |(y, x): (&mut T, &T)| {
+                    sum = x.plus(sum);
+                    *y = T::of(sum);
+                };
+                if self.reverse {
+                    elements.rev().for_each(&mut add)
+                } else {
+                    elements.for_each(&mut add)
+                }
+                continue;
+            }
             let mut sums = [T::ZERO; COLUMNS];
             for i in 0..size {
                 let place = if self.reverse { size - 1 - i } else { i };

@@ -240,7 +240,8 @@ impl Tensor {
         if self.rank() != 4 || weight.rank() != 4 {
             return self.conv2d(weight, bias, options);
         }
-        let total = [0, 1].map(|axis| options.dilation[axis].saturating_mul(weight.shape()[2 + axis].saturating_sub(1)));
+        let total =
+            [0, 1].map(|axis| options.dilation[axis].saturating_mul(weight.shape()[2 + axis].saturating_sub(1)));
         if total.iter().any(|&size| size > LARGEST) {
             return Err(self.error("conv2d", format!("a filter must cover at most {LARGEST}")));
         }

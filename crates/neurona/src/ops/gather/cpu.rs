@@ -4,6 +4,7 @@ use crate::cpu::kernel::{Io, Kernel, Plain, share};
 use crate::cpu::math::Real;
 use crate::cpu::simd::vectorized;
 use crate::cpu::tasks::pieces;
+use crate::ops::slice::rows as by_rows;
 use crate::tensor::{Element, Number};
 use std::marker::PhantomData;
 
@@ -61,20 +62,32 @@ impl<T: Plain + Element> Kernel for Gather<T> {
         // NaN, or 0 for whole numbers.
         let missing = T::from_number(Number::Float(f64::NAN));
         let exists = |place: i64| usize::try_from(place).ok().filter(|place| *place < size);
-        for (row, y) in rows.zip(y.chunks_exact_mut(inner.max(1))) {
-            let x = &x[row / count * size * inner..][..size * inner];
+        let mut rest = y;
+        by_rows(rows, count, |outer, within| {
+            let (y, after) = std::mem::take(&mut rest).split_at_mut(within.len() * inner);
+            rest = after;
+            let x = &x[outer * size * inner..][..size * inner];
             if lines {
-                match exists(index[row % count]) {
-                    Some(place) => y.copy_from_slice(&x[place * inner..][..inner]),
-                    None => y.fill(missing),
+                for (&place, y) in index[within].iter().zip(y.chunks_exact_mut(inner.max(1))) {
+                    match exists(place) {
+                        Some(place) => y.copy_from_slice(&x[place * inner..][..inner]),
+                        None => y.fill(missing),
+                    }
                 }
-            } else {
-                let index = &index[row * inner..][..inner];
+                return;
+            }
+            let index = &index[(outer * count + within.start) * inner..][..y.len()];
+            if inner == 1 {
+                let found = |&place: &i64| exists(place).map_or(missing, |place| x[place]);
+                return y.iter_mut().zip(index).for_each(|(y, place)| *y = found(place));
+            }
+            let chunk = inner.max(1);
+            for (y, index) in y.chunks_exact_mut(chunk).zip(index.chunks_exact(chunk)) {
                 for (i, (y, &place)) in y.iter_mut().zip(index).enumerate() {
                     *y = exists(place).map_or(missing, |place| x[place * inner + i]);
                 }
             }
-        }
+        });
     }
 }
 

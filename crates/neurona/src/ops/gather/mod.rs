@@ -138,7 +138,7 @@ impl Tensor {
 
     /// An error when an index that is there already names places that are not.
     #[track_caller]
-    fn places_exist(&self, op: &'static str, dim: usize, index: &Tensor) -> Result<()> {
+    pub(crate) fn places_exist(&self, op: &'static str, dim: usize, index: &Tensor) -> Result<()> {
         let size = self.shape()[dim];
         let state = index.node.state();
         let Some(places) = &state.values[index.out] else { return Ok(()) };
@@ -163,7 +163,7 @@ impl Tensor {
             return Err(self.error("one_hot", "the classes must be i64"));
         }
         let wide: Shape = self.shape().iter().copied().chain([classes]).collect();
-        let hit = self.unsqueeze(-1)?.eq(&Tensor::arange(classes))?;
+        let hit = self.unsqueeze(-1)?.eq(&Tensor::arange_step(0, classes, 1)?)?;
         hit.to_dtype(DType::I64)?.broadcast_to(wide)
     }
 }

@@ -89,10 +89,20 @@ impl<T: Real> Forward<T> {
         let bias = operand(self.options.bias, 1 + self.options.weight as usize);
         let count = n as f64;
         for (((x, y), mean), scale) in x.chunks_exact(n).zip(y.chunks_exact_mut(n)).zip(means).zip(scales) {
-            *mean = T::of(total(n, #[inline(always)] |i| x[i]) / count);
+            *mean = T::of(
+                total(
+                    n,
+                    #[inline(always)]
+                    |i| x[i],
+                ) / count,
+            );
             let middle = *mean;
             // In two passes: the difference of mean square and squared mean would lose everything far from 0.
-            let square = total(n, #[inline(always)] |i| (x[i] - middle) * (x[i] - middle));
+            let square = total(
+                n,
+                #[inline(always)]
+                |i| (x[i] - middle) * (x[i] - middle),
+            );
             *scale = T::of(1.0 / (square / count + self.eps).sqrt());
             let scale = *scale;
             match (weight, bias) {
@@ -175,11 +185,21 @@ impl<T: Real> Backward<T> {
                 None => dx.copy_from_slice(dy),
             }
             let normal = |i: usize| (x[i] - mean) * scale;
-            let even = T::of(total(n, #[inline(always)] |i| dx[i]) / n as f64);
-            let along = T::of(total(n, #[inline(always)] |i| dx[i] * normal(i)) / n as f64);
-            for i in 0..n {
-                dx[i] = scale * (dx[i] - even - normal(i) * along);
-            }
+            let even = T::of(
+                total(
+                    n,
+                    #[inline(always)]
+                    |i| dx[i],
+                ) / n as f64,
+            );
+            let along = T::of(
+                total(
+                    n,
+                    #[inline(always)]
+                    |i| dx[i] * normal(i),
+                ) / n as f64,
+            );
+            dx.iter_mut().enumerate().for_each(|(i, dx)| *dx = scale * (*dx - even - normal(i) * along));
             if self.options.weight {
                 (0..n).for_each(|i| by_weight[i] = by_weight[i] + dy[i] * normal(i));
             }
@@ -245,9 +265,11 @@ mod tests {
         for row in x.chunks(n) {
             let mean = row.iter().sum::<f64>() / n as f64;
             let var = row.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / n as f64;
-            y.extend(row.iter().enumerate().map(|(i, v)| {
-                (v - mean) / (var + eps).sqrt() * w.map_or(1.0, |w| w[i]) + b.map_or(0.0, |b| b[i])
-            }));
+            y.extend(
+                row.iter()
+                    .enumerate()
+                    .map(|(i, v)| (v - mean) / (var + eps).sqrt() * w.map_or(1.0, |w| w[i]) + b.map_or(0.0, |b| b[i])),
+            );
         }
         y
     }

@@ -49,8 +49,8 @@ impl Dim {
 
     /// Padded places of the margins, with where they come from.
     fn margins(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
-        let inner = self.before..self.before + self.inside;
-        self.source.iter().copied().enumerate().filter(move |(i, _)| !inner.contains(i))
+        let outside = (0..self.before).chain(self.before + self.inside..self.padded());
+        outside.map(|i| (i, self.source[i]))
     }
 }
 
