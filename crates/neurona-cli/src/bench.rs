@@ -62,7 +62,10 @@ pub fn run(args: &Args) -> Outcome {
     }
     if !args.json {
         say(format!("{} threads on {}", neurona::num_threads(), args.device))?;
-        say(format!("{:<12} {:>14} {:>14} {:>14} {:>16}", "work", "trained/s", "inferred/s", "step in µs", "not in kernels"))?;
+        say(format!(
+            "{:<12} {:>14} {:>14} {:>14} {:>16}",
+            "work", "trained/s", "inferred/s", "step in µs", "not in kernels"
+        ))?;
     }
     let works = if args.works.is_empty() { Work::ALL } else { &args.works };
     for work in works {

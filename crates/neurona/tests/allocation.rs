@@ -3,26 +3,12 @@
 use neurona::nn::{Conv2d, Forward, Linear, Module};
 use neurona::optim::{Adam, Composite, Optimizer, Sgd};
 use neurona::{DType, PoolOptions, Result, Tensor};
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-struct Counting;
-
-static RUNNING: AtomicBool = AtomicBool::new(false);
-static COUNT: AtomicUsize = AtomicUsize::new(0);
-
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        COUNT.fetch_add(RUNNING.load(Ordering::Relaxed) as usize, Ordering::Relaxed);
-        unsafe { System.alloc(layout) }
-    }
-    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
-        unsafe { System.dealloc(ptr, layout) }
-    }
-}
+#[path = "common/counting.rs"]
+mod counting;
 
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: counting::Counting = counting::Counting;
 
 #[derive(Module)]
 struct Net {
@@ -43,7 +29,7 @@ impl Forward for Net {
 // The only test of this file: the allocator is the process's.
 #[test]
 fn a_plan_runs_without_allocating_and_without_new_plans() -> Result<()> {
-    neurona::observe_runs(|begins| RUNNING.store(begins, Ordering::SeqCst));
+    counting::watch();
     for threads in [1, 2, 3] {
         neurona::set_num_threads(threads);
         let net =
@@ -63,13 +49,13 @@ fn a_plan_runs_without_allocating_and_without_new_plans() -> Result<()> {
         };
         step()?;
         step()?;
-        let (compiled, count) = (neurona::stats().compiled, COUNT.load(Ordering::SeqCst));
+        let (compiled, count) = (neurona::stats().compiled, counting::count());
         for _ in 0..20 {
             step()?;
         }
         assert_eq!(neurona::stats().compiled, compiled, "no new plan");
-        assert_eq!(COUNT.load(Ordering::SeqCst), count, "no allocation while a plan runs ({threads} threads)");
+        assert_eq!(counting::count(), count, "no allocation while a plan runs ({threads} threads)");
     }
-    assert!(COUNT.load(Ordering::SeqCst) > 0, "the first run of a plan sizes the arena: the counter works");
+    assert!(counting::count() > 0, "the first run of a plan sizes the arena: the counter works");
     Ok(())
 }

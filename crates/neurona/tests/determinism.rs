@@ -5,6 +5,8 @@ use neurona::nn::Forward;
 use neurona::optim::{Optimizer, Sgd};
 use neurona::{Result, Tensor, manual_seed, set_num_threads};
 
+type Make = Box<dyn Fn() -> Result<Box<dyn Forward>>>;
+
 /// Trains from a seed and returns every parameter and buffer as bits.
 fn trained(make: &dyn Fn() -> Result<Box<dyn Forward>>, batch: usize, steps: usize) -> Result<Vec<(String, Vec<u64>)>> {
     manual_seed(11);
@@ -17,7 +19,8 @@ fn trained(make: &dyn Fn() -> Result<Box<dyn Forward>>, batch: usize, steps: usi
         net.forward(&x)?.cross_entropy(&y)?.backward()?;
         sgd.step()?;
     }
-    let bits = |(name, value): (String, Tensor)| Ok((name, value.to_vec::<f64>()?.iter().map(|v| v.to_bits()).collect()));
+    let bits =
+        |(name, value): (String, Tensor)| Ok((name, value.to_vec::<f64>()?.iter().map(|v| v.to_bits()).collect()));
     let parameters = net.named_parameters().into_iter().map(|(name, p)| Ok((name, p.get()?)));
     let buffers = net.named_buffers().into_iter().map(|(name, b)| Ok((name, b.get()?)));
     parameters.chain(buffers).map(|pair: Result<_>| pair.and_then(bits)).collect()
@@ -26,7 +29,7 @@ fn trained(make: &dyn Fn() -> Result<Box<dyn Forward>>, batch: usize, steps: usi
 // One test: the number of threads belongs to the process.
 #[test]
 fn one_two_and_five_threads_give_the_same_bits() -> Result<()> {
-    let networks: [(&str, Box<dyn Fn() -> Result<Box<dyn Forward>>>, usize, usize); 5] = [
+    let networks: [(&str, Make, usize, usize); 5] = [
         ("lab, one image", Box::new(|| Ok(Box::new(Lab::new()?))), 1, 4),
         ("lab", Box::new(|| Ok(Box::new(Lab::new()?))), 4, 4),
         ("lab, odd batch", Box::new(|| Ok(Box::new(Lab::new()?))), 37, 2),

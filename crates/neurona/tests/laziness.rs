@@ -466,7 +466,7 @@ fn the_same_seed_gives_the_same_bits_on_any_number_of_threads() -> Result<()> {
         let (fc1, fc2) = (Linear::new(300, 200)?, Linear::new(200, 10)?);
         let mut sgd = Sgd::new([fc1.parameters(), fc2.parameters()].concat(), 0.05).momentum(0.9);
         let x = Tensor::randn([96, 300])?;
-        let y = Tensor::arange(96).to_dtype(DType::F32)?.mul_scalar(0.1)?.to_dtype(DType::I64)?;
+        let y = Tensor::arange(96)?.to_dtype(DType::F32)?.mul_scalar(0.1)?.to_dtype(DType::I64)?;
         for _ in 0..5 {
             sgd.zero_grad();
             let h = fc1.forward(&x)?.relu()?.dropout(0.3)?;

@@ -2,26 +2,12 @@
 //! changes no bit.
 
 use neurona::{PadMode, Result, Tensor, set_num_threads, stats};
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-struct Counting;
-
-static RUNNING: AtomicBool = AtomicBool::new(false);
-static COUNT: AtomicUsize = AtomicUsize::new(0);
-
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        COUNT.fetch_add(RUNNING.load(Ordering::Relaxed) as usize, Ordering::Relaxed);
-        unsafe { System.alloc(layout) }
-    }
-    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
-        unsafe { System.dealloc(ptr, layout) }
-    }
-}
+#[path = "common/counting.rs"]
+mod counting;
 
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: counting::Counting = counting::Counting;
 
 /// A value and a gradient that come from every op that moves, adds up or orders along a dimension.
 fn pass(x: &Tensor, index: &Tensor, at: usize) -> Result<(Vec<f32>, Vec<f32>)> {
@@ -43,17 +29,17 @@ fn pass(x: &Tensor, index: &Tensor, at: usize) -> Result<(Vec<f32>, Vec<f32>)> {
 // The only test of this file: the allocator and the counters are the process's.
 #[test]
 fn other_offsets_need_no_new_plan_and_threads_change_no_bit() -> Result<()> {
-    neurona::observe_runs(|begins| RUNNING.store(begins, Ordering::SeqCst));
+    counting::watch();
     let x = Tensor::randn([500, 90])?;
     let index = Tensor::randint(0, 500, [3000])?;
     let mut first = None;
     for threads in [1, 2, 3, 5] {
         set_num_threads(threads);
         let got = pass(&x, &index, 7)?;
-        let (compiled, allocated) = (stats().compiled, COUNT.load(Ordering::Relaxed));
+        let (compiled, allocated) = (stats().compiled, counting::count());
         let other = pass(&x, &index, 31)?;
         assert_eq!(stats().compiled, compiled, "another offset made a new plan");
-        assert_eq!(COUNT.load(Ordering::Relaxed), allocated, "running a plan allocated");
+        assert_eq!(counting::count(), allocated, "running a plan allocated");
         assert_ne!(got, other);
         let both = (got, other);
         match &first {

@@ -6,8 +6,8 @@ use crate::ops::Op;
 use crate::tensor::{Device, Tensor};
 use crate::{Error, Result};
 use std::hash::{Hash, Hasher};
-use std::sync::{Arc, MutexGuard};
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, MutexGuard};
 
 /// One result of one node of the line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

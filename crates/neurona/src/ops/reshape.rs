@@ -34,7 +34,7 @@ impl Tensor {
     /// The same elements under another shape.
     ///
     /// ```
-    /// let x = neurona::Tensor::arange(6).reshape([2, 3])?;
+    /// let x = neurona::Tensor::arange(6)?.reshape([2, 3])?;
     /// assert_eq!(x.shape().to_string(), "[2, 3]");
     /// # Ok::<(), neurona::Error>(())
     /// ```
@@ -46,7 +46,7 @@ impl Tensor {
     /// The same elements under another shape, of which one size, given as −1, follows from the rest.
     ///
     /// ```
-    /// let x = neurona::Tensor::arange(800).view([-1, 400])?;
+    /// let x = neurona::Tensor::arange(800)?.view([-1, 400])?;
     /// assert_eq!(x.shape().to_string(), "[2, 400]");
     /// # Ok::<(), neurona::Error>(())
     /// ```
@@ -54,7 +54,10 @@ impl Tensor {
     pub fn view<const N: usize>(&self, sizes: [isize; N]) -> Result<Tensor> {
         let known: usize = sizes.iter().filter(|&&s| s >= 0).map(|&s| s as usize).product();
         let open = sizes.iter().filter(|&&s| s == -1).count();
-        if open > 1 || sizes.iter().any(|&s| s < -1) || (open == 1 && (known == 0 || !self.numel().is_multiple_of(known))) {
+        if open > 1
+            || sizes.iter().any(|&s| s < -1)
+            || (open == 1 && (known == 0 || !self.numel().is_multiple_of(known)))
+        {
             return Err(self.error("view", format!("{} elements do not fit {sizes:?}", self.numel())));
         }
         let shape: Shape = sizes.iter().map(|&s| if s == -1 { self.numel() / known } else { s as usize }).collect();

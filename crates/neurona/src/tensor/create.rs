@@ -123,7 +123,7 @@ impl Tensor {
     pub fn eye(rows: usize, columns: usize, dtype: DType) -> Result<Tensor> {
         let place = super::here();
         checked("eye", &Shape::from([rows, columns])).map_err(|e| e.at(place))?;
-        Tensor::arange(rows).reshape([rows, 1])?.eq(&Tensor::arange(columns))?.to_dtype(dtype)
+        Tensor::arange(rows)?.reshape([rows, 1])?.eq(&Tensor::arange(columns)?)?.to_dtype(dtype)
     }
 
     /// Numbers from `start` up to but without `end`, `step` apart: i64 when all three are whole, else f32.
@@ -206,12 +206,15 @@ impl Tensor {
     /// Whole numbers from 0 to n − 1.
     ///
     /// ```
-    /// assert_eq!(neurona::Tensor::arange(3).to_vec::<i64>()?, [0, 1, 2]);
+    /// assert_eq!(neurona::Tensor::arange(3)?.to_vec::<i64>()?, [0, 1, 2]);
     /// # Ok::<(), neurona::Error>(())
     /// ```
-    pub fn arange(n: usize) -> Tensor {
+    #[track_caller]
+    pub fn arange(n: usize) -> Result<Tensor> {
+        let place = super::here();
+        checked("arange", &Shape::from([n])).map_err(|e| e.at(place))?;
         let values: Vec<i64> = (0..n as i64).collect();
-        Tensor::of_storage(Meta::new([n], DType::I64), Storage::copy_of(&values))
+        Ok(Tensor::of_storage(Meta::new([n], DType::I64), Storage::copy_of(&values)))
     }
 
     /// Uniform random numbers from 0 to 1, from the process's generator (see [`manual_seed`](super::manual_seed)).

@@ -87,7 +87,7 @@ impl Tensor {
     ///
     /// ```
     /// use neurona::{PoolOptions, Tensor};
-    /// let x = Tensor::arange(9).to_dtype(neurona::DType::F32)?.reshape([1, 1, 3, 3])?;
+    /// let x = Tensor::arange(9)?.to_dtype(neurona::DType::F32)?.reshape([1, 1, 3, 3])?;
     /// let options = PoolOptions { stride: [1, 1], ..PoolOptions::square(2) };
     /// assert_eq!(x.max_pool2d_dilated(options, [2, 2])?.to_vec::<f32>()?, [8.0]);
     /// # Ok::<(), neurona::Error>(())

@@ -35,6 +35,10 @@ impl Operation for Permute {
             let problem = format!("{:?} is not an order of its dimensions", &self.order[..]);
             return Err(Error::operands("permute", problem, &[("input", x)]));
         }
+        if x.shape.len() > cpu::MAX_DIMS {
+            let problem = format!("is there for at most {} dimensions", cpu::MAX_DIMS);
+            return Err(Error::operands("permute", problem, &[("input", x)]));
+        }
         one(Meta { shape: self.order.iter().map(|&d| x.shape[d]).collect(), dtype: x.dtype })
     }
     fn gradient(&self, at: &At<'_>) -> Result<Vec<Option<Tensor>>> {
@@ -59,7 +63,7 @@ impl Tensor {
     /// Dimensions in another order.
     ///
     /// ```
-    /// let x = neurona::Tensor::arange(6).reshape([1, 2, 3])?.permute(&[2, 0, 1])?;
+    /// let x = neurona::Tensor::arange(6)?.reshape([1, 2, 3])?.permute(&[2, 0, 1])?;
     /// assert_eq!(x.shape().to_string(), "[3, 1, 2]");
     /// assert_eq!(x.to_vec::<i64>()?, [0, 3, 1, 4, 2, 5]);
     /// # Ok::<(), neurona::Error>(())

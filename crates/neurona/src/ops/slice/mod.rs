@@ -123,7 +123,7 @@ impl Tensor {
     /// count from the end, and places beyond either end are cut off.
     ///
     /// ```
-    /// let x = neurona::Tensor::arange(10);
+    /// let x = neurona::Tensor::arange(10)?;
     /// assert_eq!(x.slice(0, 1, 8, 3)?.to_vec::<i64>()?, [1, 4, 7]);
     /// assert_eq!(x.slice(0, -2, isize::MAX, 1)?.to_vec::<i64>()?, [8, 9]);
     /// # Ok::<(), neurona::Error>(())
@@ -162,7 +162,7 @@ impl Tensor {
     /// Parts of `size` places along a dimension; the last may be smaller.
     ///
     /// ```
-    /// let parts = neurona::Tensor::arange(5).split(2, 0)?;
+    /// let parts = neurona::Tensor::arange(5)?.split(2, 0)?;
     /// assert_eq!(parts[2].to_vec::<i64>()?, [4]);
     /// # Ok::<(), neurona::Error>(())
     /// ```
@@ -180,7 +180,7 @@ impl Tensor {
     /// Parts of the sizes given, which must add up to the size of the dimension.
     ///
     /// ```
-    /// let parts = neurona::Tensor::arange(5).split_sizes(&[1, 4], 0)?;
+    /// let parts = neurona::Tensor::arange(5)?.split_sizes(&[1, 4], 0)?;
     /// assert_eq!(parts[1].to_vec::<i64>()?, [1, 2, 3, 4]);
     /// # Ok::<(), neurona::Error>(())
     /// ```
@@ -206,7 +206,7 @@ impl Tensor {
     /// At most `chunks` parts of one size along a dimension; the last may be smaller.
     ///
     /// ```
-    /// let sizes: Vec<usize> = neurona::Tensor::arange(7).chunk(3, 0)?.iter().map(|c| c.numel()).collect();
+    /// let sizes: Vec<usize> = neurona::Tensor::arange(7)?.chunk(3, 0)?.iter().map(|c| c.numel()).collect();
     /// assert_eq!(sizes, [3, 3, 1]);
     /// # Ok::<(), neurona::Error>(())
     /// ```
