@@ -217,8 +217,9 @@ fn run(
     runner: &mut Runner,
 ) -> Result<Duration> {
     let held: Vec<usize> = (0..trace.nodes.len()).filter(|&i| !trace.leaf[i] && trace.held(i)).collect();
-    // A node that stays differentiable keeps its graph, and the graph keeps the old values.
-    let overwrite = held.iter().all(|&i| plan.consumed[i] || !trace.nodes[i].requires_grad);
+    // A node that stays differentiable keeps its graph, and the graph keeps the old values. A run that is checked
+    // may stop halfway, and then nothing must have been overwritten.
+    let overwrite = !debug::settings().check && held.iter().all(|&i| plan.consumed[i] || !trace.nodes[i].requires_grad);
 
     let leaf = |slot: usize| trace.nodes[slot >> 16].state().values[slot & 0xFFFF].clone();
     let mut kept: Vec<Arc<Storage>> = Vec::with_capacity(plan.kept.len());
