@@ -41,10 +41,16 @@ impl Storage {
 
     /// A copy of a slice, in memory from the pool.
     pub fn copy_of<T: Plain>(values: &[T]) -> Arc<Self> {
-        let storage = pool().take(size_of_val(values));
+        Storage::of(values.iter().copied())
+    }
+
+    /// These values, in memory from the pool.
+    pub fn of<T: Plain>(values: impl ExactSizeIterator<Item = T>) -> Arc<Self> {
+        let storage = pool().take(values.len() * size_of::<T>());
         let buf = storage.buf();
         // SAFETY: fresh from the pool, so nobody else reads or writes it.
-        unsafe { buf.slice_mut::<T>(0..values.len()) }.copy_from_slice(values);
+        let room = unsafe { buf.slice_mut::<T>(0..values.len()) };
+        room.iter_mut().zip(values).for_each(|(to, value)| *to = value);
         storage
     }
 

@@ -273,13 +273,6 @@ pub(crate) trait Store: Sized {
 
 impl<T: Element> Store for T {
     fn store(values: &[T]) -> Arc<Storage> {
-        let storage = crate::cpu::storage::pool().take(values.len() * T::DTYPE.size());
-        let buf = storage.buf();
-        with_storage_type!(T::DTYPE, S => {
-            // SAFETY: fresh from the pool, so nobody else reads or writes it.
-            let to = unsafe { buf.slice_mut::<S>(0..values.len()) };
-            to.iter_mut().zip(values).for_each(|(t, v)| *t = S::from_number(v.to_number()));
-        });
-        storage
+        with_storage_type!(T::DTYPE, S => Storage::of(values.iter().map(|v| S::from_number(v.to_number()))))
     }
 }
