@@ -106,7 +106,7 @@ def main():
     mean = lambda values: math.exp(sum(map(math.log, values)) / len(values))
     commit = subprocess.run(["git", "-C", root, "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
     print(f"{cpu_name()}, {args.threads} threads; {datetime.date.today()}; commit {commit}; PyTorch {theirs[-1]['version']}, its faster layout\n")
-    print("| work | Neurona trains/s | PyTorch trains/s | ratio | Neurona infers/s | PyTorch infers/s | ratio | µs a step outside kernels |")
+    print("| work | Neurona trains/s | PyTorch trains/s | ratio | Neurona infers/s | PyTorch infers/s | ratio | µs a step outside kernels (mean) |")
     print("|---|---:|---:|---:|---:|---:|---:|---:|")
     for cells in rows:
         print("| " + " | ".join(cells) + " |")

@@ -41,8 +41,11 @@ pub struct Stats {
     pub again: u64,
     /// Bytes of the arena.
     pub arena: usize,
-    /// Time spent in kernels; what a step takes beyond it is tracing, looking plans up and storing results.
+    /// Time spent in kernels.
     pub running: Duration,
+    /// Time spent on binding a plan's memory, storing what it computed and letting its graph go. What a step takes
+    /// beyond this and `running` is tracing and looking the plan up.
+    pub storing: Duration,
 }
 
 static ENGINE: LazyLock<Mutex<Engine>> = LazyLock::new(|| {
@@ -113,7 +116,9 @@ pub(crate) fn force(asked: &[Tensor], cells: &[Cell]) -> Result<()> {
     let engine = &mut *guard;
     let result = engine.force(asked, cells);
     // Let go of the nodes even when something failed; keep the vectors' memory.
+    let start = Instant::now();
     engine.trace.clear();
+    engine.stats.storing += start.elapsed();
     result
 }
 
@@ -185,7 +190,10 @@ impl Engine {
         let (plan, used) = &mut list[place];
         *used = self.clock;
         self.stats.runs += 1;
-        self.stats.running += run(plan, &self.trace, locked, &mut self.runner)?;
+        let start = Instant::now();
+        let running = run(plan, &self.trace, locked, &mut self.runner)?;
+        self.stats.running += running;
+        self.stats.storing += start.elapsed() - running;
         Ok(())
     }
 
