@@ -1,7 +1,14 @@
 //! Images and labels to train on.
 
+mod dataset;
+mod draws;
 pub mod embedded;
 pub mod idx;
+mod image;
 mod image_set;
+pub mod transforms;
 
+pub use dataset::Dataset;
+pub use draws::Draws;
+pub use image::Image;
 pub use image_set::{ImageSet, Split};
