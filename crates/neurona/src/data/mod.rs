@@ -1,5 +1,6 @@
 //! Images and labels to train on.
 
+mod batch;
 mod dataset;
 mod draws;
 pub mod embedded;
@@ -8,6 +9,7 @@ mod image;
 mod image_set;
 pub mod transforms;
 
+pub use batch::{Batch, Batches};
 pub use dataset::Dataset;
 pub use draws::Draws;
 pub use image::Image;
