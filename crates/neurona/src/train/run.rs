@@ -19,6 +19,7 @@ pub(super) struct Run<'t, 'a> {
     fingerprint: Fingerprint,
     /// Batches of this epoch that an earlier process has done.
     first_batch: usize,
+    resumed: bool,
 }
 
 impl<'t, 'a> Run<'t, 'a> {
@@ -41,12 +42,16 @@ impl<'t, 'a> Run<'t, 'a> {
             None => Position::start(random::generator()),
         };
         let first_batch = at.batch;
-        Ok(Run { setup, driver, train, at, fingerprint, first_batch })
+        Ok(Run { setup, driver, train, at, fingerprint, first_batch, resumed: resume.is_some() })
     }
 
     /// Trains to the end, or until it is asked to stop.
     pub fn finish(mut self) -> Result<Fit> {
         self.notify(&mut |callback, at| callback.on_train_begin(at))?;
+        if !self.resumed {
+            // A run can go on from its very start, and one that cannot be saved ends before the work.
+            self.save()?;
+        }
         // An epoch that a callback has ended is validated before the run ends.
         while self.at.epoch < self.setup.epochs && (self.at.stopped.is_none() || self.at.batch > 0) {
             if self.setup.stop.is_raised() || !self.epoch()? {
