@@ -141,7 +141,9 @@ impl Checkpoints {
             checkpoint.save(&self.folder.join("best.safetensors")).map_err(advise)?;
         }
         if self.every_epochs.is_some_and(|n| epoch.is_multiple_of(n)) {
-            checkpoint.save(&self.folder.join(format!("epoch-{epoch:04}.safetensors"))).map_err(advise)?;
+            let path = self.folder.join(format!("epoch-{epoch:04}.safetensors"));
+            atomic::sweep(&path);
+            checkpoint.save(&path).map_err(advise)?;
             self.forget_old()?;
         }
         self.save(checkpoint)
