@@ -12,6 +12,7 @@ pub mod resnet;
 mod small_cnn;
 mod spec;
 mod start;
+pub mod transfer;
 pub mod vgg;
 pub mod vit;
 

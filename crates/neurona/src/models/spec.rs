@@ -2,7 +2,7 @@
 
 use super::nearest::nearest;
 use super::networks::{self, Network};
-use crate::nn::Forward;
+use crate::nn::{Forward, init};
 use crate::{Error, Result};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -118,6 +118,19 @@ impl Spec {
     pub fn build(&self) -> Result<Box<dyn Forward>> {
         self.check()?;
         (find(&self.name)?.build)(self)
+    }
+
+    /// The network with zeros where parameters would be drawn, for weights that are about to be loaded. No random
+    /// numbers are used up, and large networks are there at once.
+    ///
+    /// ```
+    /// use neurona::models::Spec;
+    /// let (trained, net) = (Spec::new("lenet", 10)?.build()?, Spec::new("lenet", 10)?.build_empty()?);
+    /// net.load_state_dict(&trained.state_dict()?, true)?;
+    /// # Ok::<(), neurona::Error>(())
+    /// ```
+    pub fn build_empty(&self) -> Result<Box<dyn Forward>> {
+        init::left_empty(usize::MAX, || self.build())
     }
 
     /// As JSON, for a model file or a configuration.
