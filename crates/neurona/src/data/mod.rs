@@ -7,6 +7,7 @@ pub mod embedded;
 pub mod idx;
 mod image;
 mod image_set;
+mod tensor_batches;
 pub mod transforms;
 
 pub use batch::{Batch, Batches};
@@ -14,3 +15,4 @@ pub use dataset::Dataset;
 pub use draws::Draws;
 pub use image::Image;
 pub use image_set::{ImageSet, Split};
+pub use tensor_batches::TensorBatches;
