@@ -3,10 +3,12 @@
 mod batch;
 mod dataset;
 mod draws;
-pub mod embedded;
-pub mod idx;
 mod image;
 mod image_set;
+mod loader;
+mod mix;
+pub mod sets;
+mod split;
 pub mod transforms;
 
 pub use batch::{Batch, Batches};
@@ -14,3 +16,7 @@ pub use dataset::Dataset;
 pub use draws::Draws;
 pub use image::Image;
 pub use image_set::{ImageSet, Split};
+pub use loader::{BadImage, DataLoader, Epoch};
+pub use mix::{CutMix, Mix, MixUp};
+pub use sets::{embedded, idx};
+pub use split::{Subset, class_weights, stratified_split};
