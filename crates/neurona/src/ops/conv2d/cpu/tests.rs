@@ -22,13 +22,16 @@ fn check(g: Geometry) {
     let weight = g.k * g.c / g.groups * g.r * g.s;
     let window = g.c / g.groups * g.r * g.s;
     for (bias, activation) in [(false, Activation::None), (true, Activation::Relu)] {
-        let fast = Forward::new(g, bias, activation);
+        let fast = Forward::new(g, bias, false, activation);
         let plain = ForwardReference::<f64>::new(g, bias, activation);
         let mut inputs = vec![noise(x, 1), noise(weight, 2)];
         if bias {
             inputs.push(noise(g.k, 3));
         }
         compare(&fast, &plain, &mut inputs, &[y], window, &format!("forward {g:?}"));
+        if bias {
+            scaled(g, &Forward::new(g, true, true, activation), &plain, inputs, y);
+        }
 
         let (fast, plain) = (WeightGrad::new(g, bias), WeightGradReference::<f64>::new(g, bias));
         let sizes = [weight, g.k];
@@ -40,6 +43,19 @@ fn check(g: Geometry) {
     let mut inputs = [noise(y, 4), noise(weight, 2)];
     let terms = g.k / g.groups * g.r * g.s;
     compare(&fast, &plain, &mut inputs, &[x], terms, &format!("input_grad {g:?}"));
+}
+
+/// Filters that are scaled on the way give what filters give that were scaled before.
+fn scaled(g: Geometry, fast: &Forward, plain: &dyn Kernel, mut inputs: Vec<Vec<f32>>, y: usize) {
+    let window = g.c / g.groups * g.r * g.s;
+    let scale = noise(g.k, 5);
+    inputs.push(scale.clone());
+    let got = run(fast, &mut inputs, &[y], false);
+    for (filter, scale) in inputs[1].chunks_mut(window.max(1)).zip(&scale) {
+        filter.iter_mut().for_each(|x| *x *= scale);
+    }
+    let want = run(plain, &mut wide(&inputs[..3]), &[y], false);
+    close(&got[0], &want[0], window, &format!("scaled {g:?}"));
 }
 
 /// A square convolution without padding.
