@@ -3,10 +3,12 @@
 mod batch;
 mod dataset;
 mod draws;
-pub mod embedded;
-pub mod idx;
 mod image;
 mod image_set;
+mod loader;
+mod mix;
+pub mod sets;
+mod split;
 mod tensor_batches;
 pub mod transforms;
 
@@ -15,4 +17,8 @@ pub use dataset::Dataset;
 pub use draws::Draws;
 pub use image::Image;
 pub use image_set::{ImageSet, Split};
+pub use loader::{BadImage, DataLoader, Epoch};
+pub use mix::{CutMix, Mix, MixUp};
+pub use sets::{embedded, idx};
+pub use split::{Subset, class_weights, stratified_split};
 pub use tensor_batches::TensorBatches;
