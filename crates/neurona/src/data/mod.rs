@@ -2,6 +2,7 @@
 
 mod batch;
 mod dataset;
+mod decode;
 mod draws;
 mod image;
 mod image_set;
@@ -11,9 +12,11 @@ pub mod sets;
 mod split;
 mod tensor_batches;
 pub mod transforms;
+mod values;
 
 pub use batch::{Batch, Batches};
 pub use dataset::Dataset;
+pub use decode::MAX_PIXELS;
 pub use draws::Draws;
 pub use image::Image;
 pub use image_set::{ImageSet, Split};
