@@ -70,6 +70,7 @@ pub use flatten::Flatten;
 pub use identity::Identity;
 pub use layer_norm::{GroupNorm, LayerNorm};
 pub use linear::Linear;
+pub(crate) use module::walk;
 pub use module::{Forward, Item, Module, Visitor};
 pub use neurona_derive::Module;
 pub use parameter::{Buffer, Mode, ModulePath, Parameter};
