@@ -2,6 +2,8 @@
 
 pub(crate) mod atomic;
 pub mod pickle;
+mod atomic;
+pub mod onnx;
 pub mod safetensors;
 mod state_dict;
 
