@@ -104,7 +104,7 @@ fn train(folder: &Path, epochs: usize, fate: Fate, pause: Duration) -> Result<(S
         Checkpoints::new(folder.join("checkpoints")).best("val_accuracy").every_steps(3).note("who", "test");
     let mut trainer = Trainer::new(&net, Adam::new(net.parameters(), 0.01))
         .loss(CrossEntropyLoss::new().label_smoothing(0.1))
-        .plateau(Plateau::new(0.01).patience(0).factor(0.5), "train_loss")
+        .plateau(Plateau::new(0.01).patience(0).threshold(0.05).factor(0.5), "train_loss")
         .accumulate(2)
         .clip_norm(1.0)
         .ema_warm_up(0.95)
