@@ -101,7 +101,7 @@ impl Run<'_, '_> {
             self.update()?;
         }
         let loss = loss.item::<f64>()?;
-        self.at.batch += 1;
+        self.at.batch = batch.number + 1;
         if !loss.is_finite() {
             return Err(Error::Diverged { loss, epoch: self.at.epoch + 1, step: self.at.batch });
         }
