@@ -315,6 +315,23 @@ fn a_batch_that_is_left_out_is_not_made_up_for() -> Result<()> {
     Ok(())
 }
 
+#[test]
+fn lost_weights_do_not_replace_the_last_good_checkpoint() -> Result<()> {
+    let _alone = alone();
+    let folder = Folder::new("diverged");
+    let (x, y) = (Tensor::randn([8, 2])?.mul_scalar(1e20)?, Tensor::from([0i64, 1, 0, 1, 0, 1, 0, 1]));
+    let batches = TensorBatches::new(&x, &y)?.batch_size(2);
+    let net = Sequential::new().add(Linear::new(2, 2)?);
+    let trainer = Trainer::new(&net, Sgd::new(net.parameters(), 1e30));
+    let error = trainer.checkpoints(Checkpoints::new(&folder.0).every_steps(1)).epochs(3).run(&batches).unwrap_err();
+    let error = error.to_string();
+    assert!(error.contains("in epoch 1, step ") && error.ends_with("; try a lower learning rate"), "{error}");
+    for (name, values) in weights(&folder.0.join("last.safetensors")) {
+        assert!(values.iter().all(|v| v.is_finite()), "{name}: {values:?}");
+    }
+    Ok(())
+}
+
 /// This test again, as a process that trains in a folder.
 fn child(folder: &Path, limit: Option<&str>) -> Child {
     let program = std::env::current_exe().unwrap();
