@@ -70,68 +70,95 @@ impl Weights {
     }
 }
 
-/// Memory that is kept from one image to the next.
+/// Memory of one pass.
 #[derive(Default)]
 struct Scratch {
     weights: Weights,
-    /// The rows after the first pass.
-    rows: Vec<u8>,
     /// Rows side by side: what stands in one column.
     columns: Vec<[u8; LANES]>,
 }
 
 thread_local! {
-    static SCRATCH: RefCell<Scratch> = RefCell::default();
+    /// Kept from one image to the next, with the rows between the two passes.
+    static SCRATCH: RefCell<(Scratch, Vec<u8>)> = RefCell::default();
+}
+
+/// Rows of bytes at a distance from each other.
+#[derive(Clone, Copy)]
+struct Rows<'a> {
+    bytes: &'a [u8],
+    stride: usize,
+    start: usize,
+}
+
+impl<'a> Rows<'a> {
+    #[inline(always)]
+    fn at(&self, y: usize, length: usize) -> &'a [u8] {
+        &self.bytes[self.start + y * self.stride..][..length]
+    }
 }
 
 /// Resizes a window of an image of `[width, height, channels]` to `[width, height]`.
 pub(super) fn resample(
     from: &[u8],
-    [old_width, _, channels]: [usize; 3],
+    [old_width, old_height, channels]: [usize; 3],
     window: Window,
     out: &mut [u8],
     [width, height]: [usize; 2],
     filter: &Filter,
 ) {
-    let row = |y: usize| {
-        let start = ((window.top as usize + y) * old_width + window.left as usize) * channels;
-        &from[start..][..window.width * channels]
+    let (left, top) = (window.left as usize, window.top as usize);
+    let part = Rows { bytes: from, stride: old_width * channels, start: (top * old_width + left) * channels };
+    debug_assert!(top + window.height <= old_height && left + window.width <= old_width);
+    let horizontal = |rows: Rows<'_>, count: usize, out: &mut [u8], scratch: &mut Scratch| {
+        scratch.weights.fill(window.width, width, filter);
+        match channels {
+            3 => along_rows::<3, 4>(rows, [window.width, count], out, width, scratch),
+            _ => along_rows::<1, 1>(rows, [window.width, count], out, width, scratch),
+        }
     };
-    SCRATCH.with_borrow_mut(|Scratch { weights, rows, columns }| {
-        rows.resize(window.height * width * channels, 0);
+    let vertical = |rows: Rows<'_>, row: usize, out: &mut [u8], scratch: &mut Scratch| {
+        scratch.weights.fill(window.height, height, filter);
+        along_columns(rows, out, row, &scratch.weights);
+    };
+    SCRATCH.with_borrow_mut(|(scratch, between)| {
         if width == window.width {
-            rows.chunks_exact_mut(width * channels).enumerate().for_each(|(y, out)| out.copy_from_slice(row(y)));
-        } else {
-            weights.fill(window.width, width, filter);
-            match channels {
-                3 => along_rows::<3, 4>(row, window, rows, width, weights, columns),
-                _ => along_rows::<1, 1>(row, window, rows, width, weights, columns),
-            }
+            return vertical(part, width * channels, out, scratch);
         }
         if height == window.height {
-            out.copy_from_slice(rows);
+            return horizontal(part, height, out, scratch);
+        }
+        // Rounding between the passes makes the order visible; this is Pillow's choice (from version 13 on).
+        let lost = |old: usize, new: usize| old as isize - new as isize;
+        let (rows_lost, columns_lost) = (lost(window.height, height), lost(window.width, width));
+        if rows_lost > 0 && rows_lost > 2 * columns_lost {
+            let row = window.width * channels;
+            between.resize(row * height, 0);
+            vertical(part, row, between, scratch);
+            horizontal(Rows { bytes: between, stride: row, start: 0 }, height, out, scratch);
         } else {
-            weights.fill(window.height, height, filter);
-            along_columns(rows, out, width * channels, weights);
+            let row = width * channels;
+            between.resize(row * window.height, 0);
+            horizontal(part, window.height, between, scratch);
+            vertical(Rows { bytes: between, stride: row, start: 0 }, row, out, scratch);
         }
     });
 }
 
-/// The first pass, for pixels of `C` values that take `P` lanes. A few rows are laid side by side, so that one
+/// The pass along rows, for pixels of `C` values that take `P` lanes. A few rows are laid side by side, so that one
 /// weight meets all lanes at once.
-fn along_rows<'a, const C: usize, const P: usize>(
-    row: impl Fn(usize) -> &'a [u8],
-    window: Window,
+fn along_rows<const C: usize, const P: usize>(
+    rows: Rows<'_>,
+    [old_width, count]: [usize; 2],
     out: &mut [u8],
     width: usize,
-    weights: &Weights,
-    columns: &mut Vec<[u8; LANES]>,
+    Scratch { weights, columns }: &mut Scratch,
 ) {
-    columns.resize(window.width, [0; LANES]);
-    for (group, out) in out.chunks_mut(LANES / P * width * C).enumerate() {
-        let count = out.len() / (width * C);
-        for lane in 0..count {
-            let pixels = row(group * (LANES / P) + lane).as_chunks::<C>().0;
+    columns.resize(old_width, [0; LANES]);
+    for (first_row, out) in (0..count).step_by(LANES / P).zip(out.chunks_mut(LANES / P * width * C)) {
+        let together = (LANES / P).min(count - first_row);
+        for lane in 0..together {
+            let pixels = rows.at(first_row + lane, old_width * C).as_chunks::<C>().0;
             for (column, pixel) in columns.iter_mut().zip(pixels) {
                 column[lane * P..][..C].copy_from_slice(pixel);
             }
@@ -145,7 +172,7 @@ fn along_rows<'a, const C: usize, const P: usize>(
                         sums.iter_mut().zip(column).for_each(|(sum, v)| *sum += i32::from(*v) * weight);
                     }
                     let done = sums.map(|sum| (sum >> BITS).clamp(0, 255) as u8);
-                    for lane in 0..count {
+                    for lane in 0..together {
                         out[(lane * width + x) * C..][..C].copy_from_slice(&done[lane * P..][..C]);
                     }
                 }
@@ -154,27 +181,26 @@ fn along_rows<'a, const C: usize, const P: usize>(
     }
 }
 
-/// The second pass: whole rows are added.
-fn along_columns(rows: &[u8], out: &mut [u8], row: usize, weights: &Weights) {
+/// The pass along columns: whole rows are added.
+fn along_columns(rows: Rows<'_>, out: &mut [u8], row: usize, weights: &Weights) {
     const BLOCK: usize = 4 * LANES;
     vectorized(
         #[inline(always)]
         || {
             for (out, (first, weights)) in out.chunks_exact_mut(row).zip(weights.iter()) {
-                let sources = &rows[first * row..];
                 let (blocks, rest) = out.as_chunks_mut::<BLOCK>();
-                let rest_at = blocks.len() * BLOCK;
+                let done = blocks.len() * BLOCK;
                 for (n, block) in blocks.iter_mut().enumerate() {
                     let mut sums = [1 << (BITS - 1); BLOCK];
-                    for (source, weight) in sources.chunks_exact(row).zip(weights) {
-                        let source = &source[n * BLOCK..][..BLOCK];
+                    for (y, weight) in (first..).zip(weights) {
+                        let source = &rows.at(y, row)[n * BLOCK..][..BLOCK];
                         sums.iter_mut().zip(source).for_each(|(sum, v)| *sum += i32::from(*v) * weight);
                     }
                     *block = sums.map(|sum| (sum >> BITS).clamp(0, 255) as u8);
                 }
                 for (x, out) in rest.iter_mut().enumerate() {
-                    let column = sources.iter().skip(rest_at + x).step_by(row);
-                    let sum: i32 = column.zip(weights).map(|(v, weight)| i32::from(*v) * weight).sum();
+                    let value = |(y, weight): (usize, &i32)| i32::from(rows.at(y, row)[done + x]) * weight;
+                    let sum: i32 = (first..).zip(weights).map(value).sum();
                     *out = ((sum + (1 << (BITS - 1))) >> BITS).clamp(0, 255) as u8;
                 }
             }
