@@ -74,8 +74,9 @@ impl Weights {
 #[derive(Default)]
 struct Scratch {
     weights: Weights,
-    /// Rows side by side: what stands in one column.
+    /// Rows side by side: what stands in one column, before and after.
     columns: Vec<[u8; LANES]>,
+    results: Vec<[u8; LANES]>,
 }
 
 thread_local! {
@@ -152,12 +153,12 @@ fn along_rows<const C: usize, const P: usize>(
     [old_width, count]: [usize; 2],
     out: &mut [u8],
     width: usize,
-    Scratch { weights, columns }: &mut Scratch,
+    Scratch { weights, columns, results }: &mut Scratch,
 ) {
     columns.resize(old_width, [0; LANES]);
+    results.resize(width, [0; LANES]);
     for (first_row, out) in (0..count).step_by(LANES / P).zip(out.chunks_mut(LANES / P * width * C)) {
-        let together = (LANES / P).min(count - first_row);
-        for lane in 0..together {
+        for lane in 0..(LANES / P).min(count - first_row) {
             let pixels = rows.at(first_row + lane, old_width * C).as_chunks::<C>().0;
             for (column, pixel) in columns.iter_mut().zip(pixels) {
                 column[lane * P..][..C].copy_from_slice(pixel);
@@ -166,18 +167,20 @@ fn along_rows<const C: usize, const P: usize>(
         vectorized(
             #[inline(always)]
             || {
-                for (x, (first, weights)) in weights.iter().enumerate() {
+                for (result, (first, weights)) in results.iter_mut().zip(weights.iter()) {
                     let mut sums = [1 << (BITS - 1); LANES];
                     for (column, weight) in columns[first..].iter().zip(weights) {
                         sums.iter_mut().zip(column).for_each(|(sum, v)| *sum += i32::from(*v) * weight);
                     }
-                    let done = sums.map(|sum| (sum >> BITS).clamp(0, 255) as u8);
-                    for lane in 0..together {
-                        out[(lane * width + x) * C..][..C].copy_from_slice(&done[lane * P..][..C]);
-                    }
+                    *result = sums.map(|sum| (sum >> BITS).clamp(0, 255) as u8);
                 }
             },
         );
+        for (lane, out) in out.chunks_exact_mut(width * C).enumerate() {
+            for (pixel, result) in out.as_chunks_mut::<C>().0.iter_mut().zip(&*results) {
+                pixel.copy_from_slice(&result[lane * P..][..C]);
+            }
+        }
     }
 }
 
