@@ -171,6 +171,7 @@ op_table! {
     unary::Neg, unary::Exp, unary::Log, unary::Sqrt, unary::Abs, unary::Square, unary::Reciprocal, unary::Rsqrt,
     unary::Sin, unary::Cos, unary::Log1p, unary::Expm1, unary::Erf, unary::Sign, unary::Floor, unary::Ceil, unary::Round,
     relu::Relu, relu::ReluGrad,
+    relu6::Relu6, relu6::Relu6Grad,
     sigmoid::Sigmoid,
     tanh::Tanh,
     leaky_relu::LeakyRelu, leaky_relu::LeakyReluGrad,
@@ -248,6 +249,7 @@ pub(crate) mod pow;
 pub(crate) mod prod;
 pub(crate) mod reduce;
 pub(crate) mod relu;
+pub(crate) mod relu6;
 pub(crate) mod reshape;
 pub(crate) mod rmsprop_step;
 pub(crate) mod roll;

@@ -2,6 +2,7 @@
 //! weights are the right operand.
 
 use super::depthwise::{Depthwise, Pass};
+use super::winograd::{self, Winograd};
 use super::{Cut, Geometry, PIXELS, pad};
 use crate::cpu::gemm::micro::{Start, Tile};
 use crate::cpu::gemm::panel::{Panel, Transposed, packed_width, panels};
@@ -15,6 +16,8 @@ pub struct Forward {
     g: Geometry,
     /// Another way, for one filter a channel.
     depthwise: Option<Depthwise>,
+    /// Another way, for 3×3 filters and many tiles.
+    winograd: Option<Winograd>,
     bias: bool,
     scaled: bool,
     activation: Activation,
@@ -71,6 +74,7 @@ impl Forward {
         Forward {
             g,
             depthwise: Depthwise::new(g, Pass::Forward { bias, scaled, activation }),
+            winograd: Winograd::new(g, winograd::Pass::Forward { bias, scaled, activation }),
             bias,
             scaled,
             activation,
@@ -213,10 +217,21 @@ fn multiply_columns(rows: &mut [f32], width: usize, scale: &[f32]) {
     );
 }
 
+#[cfg(test)]
+impl Forward {
+    /// In this way instead of the one that the sizes choose.
+    pub(super) fn by(self, winograd: Option<Winograd>) -> Self {
+        Forward { winograd, ..self }
+    }
+}
+
 impl Kernel for Forward {
     fn phases(&self) -> Vec<usize> {
         if let Some(depthwise) = &self.depthwise {
             return depthwise.phases();
+        }
+        if let Some(winograd) = &self.winograd {
+            return winograd.phases();
         }
         let tasks = if self.g.k == 0 { 0 } else { self.cut.parts() * self.panel_blocks };
         let packs = if tasks == 0 { 0 } else { self.g.groups * self.panels.len() * self.pieces };
@@ -227,12 +242,18 @@ impl Kernel for Forward {
         if let Some(depthwise) = &self.depthwise {
             return depthwise.workspace();
         }
+        if let Some(winograd) = &self.winograd {
+            return winograd.workspace();
+        }
         self.g.groups * self.packed_k * self.depth() * size_of::<f32>()
     }
 
     fn scratch(&self) -> usize {
         if self.depthwise.is_some() {
             return 0;
+        }
+        if let Some(winograd) = &self.winograd {
+            return winograd.scratch();
         }
         let g = &self.g;
         if !g.padded() {
@@ -245,6 +266,9 @@ impl Kernel for Forward {
     fn run(&self, phase: usize, task: usize, io: &Io<'_>) {
         if let Some(depthwise) = &self.depthwise {
             return depthwise.run(phase, task, io);
+        }
+        if let Some(winograd) = &self.winograd {
+            return winograd.run(phase, task, io);
         }
         if phase == 0 { self.pack(task, io) } else { self.multiply(task, io) }
     }
