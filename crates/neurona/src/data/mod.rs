@@ -2,6 +2,7 @@
 
 mod batch;
 mod dataset;
+pub mod download;
 mod draws;
 pub mod embedded;
 pub mod idx;
