@@ -2,8 +2,8 @@
 
 mod batch;
 mod dataset;
-pub mod download;
 mod decode;
+pub mod download;
 mod draws;
 mod image;
 mod image_set;

@@ -38,7 +38,13 @@ impl Parts {
         let notes = options.notes.iter().map(|(k, v)| proto::Entry { key: k.clone(), value: v.clone() });
         let model = proto::Model {
             // The oldest version that knows the operators is the one that most programs read.
-            ir_version: if options.opset < 19 { 8 } else if options.opset < 21 { 9 } else { 10 },
+            ir_version: if options.opset < 19 {
+                8
+            } else if options.opset < 21 {
+                9
+            } else {
+                10
+            },
             producer_name: "neurona".into(),
             producer_version: env!("CARGO_PKG_VERSION").into(),
             graph: None,
