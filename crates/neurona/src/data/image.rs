@@ -216,15 +216,3 @@ impl fmt::Debug for Image {
         write!(f, "Image({} x {} x {}, {kind})", self.width, self.height, self.channels)
     }
 }
-
-impl Image {
-    /// To be replaced.
-    pub fn write_to(&self, out: &mut [f32]) {
-        let plane = self.width * self.height;
-        for (c, out) in out.chunks_exact_mut(plane.max(1)).enumerate() {
-            for (o, p) in out.iter_mut().zip(self.bytes.chunks_exact(self.channels)) {
-                *o = p[c] as f32 / 255.0;
-            }
-        }
-    }
-}

@@ -117,7 +117,7 @@ impl Source {
         let (len, [channels, height, width]) = (size.iter().product::<usize>(), size);
         let mut indices = Vec::with_capacity(places.len());
         let (images, probabilities) = Tensor::filled([places.len(), channels, height, width], |room: &mut [f32]| {
-            image.write_to(&mut room[..len]);
+            image.write_to(&mut room[..len])?;
             indices.push(first);
             while let Some(index) = self.next(&mut rest, epoch, image, stop)? {
                 if [image.channels(), image.height(), image.width()] != size {
@@ -125,7 +125,7 @@ impl Source {
                         self.unequal([(first, size), (index, [image.channels(), image.height(), image.width()])])
                     );
                 }
-                image.write_to(&mut room[indices.len() * len..][..len]);
+                image.write_to(&mut room[indices.len() * len..][..len])?;
                 indices.push(index);
             }
             self.mixed(&mut room[..indices.len() * len], [height, width], &indices, epoch, number)
