@@ -1,7 +1,6 @@
 //! What moves in and out: the tensors of a model by name, and the files that hold them.
 
 pub(crate) mod atomic;
-mod atomic;
 pub mod onnx;
 pub mod pickle;
 pub mod safetensors;

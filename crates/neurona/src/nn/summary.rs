@@ -183,7 +183,7 @@ fn grouped(n: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::models::{Lab, ResNet18Cifar, SmallCnn};
+    use crate::models::{Lab, SmallCnn, Spec};
     use crate::nn::{BatchNorm1d, Dropout, Linear, Module, Sequential};
 
     fn line(row: &Row) -> (&str, &str, String, usize, u64) {
@@ -218,17 +218,32 @@ mod tests {
 
     #[test]
     fn resnet_and_batches() -> Result<()> {
-        let net = ResNet18Cifar::new(10)?;
-        let one = summary(&net, [1, 3, 32, 32])?;
+        let net = Spec::new("resnet18_cifar", 10)?.build_empty()?;
+        let one = summary(&*net, [1, 3, 32, 32])?;
         assert_eq!(one.parameters, 11_173_962);
         assert_eq!(one.rows.iter().map(|row| row.parameters).sum::<usize>(), 11_173_962);
         // Counted layer by layer: 1,769,472 in the stem, 150,994,944 in layer1, 134,217,728 in each of the other
         // three, 5,120 in the head.
         assert_eq!(one.multiply_adds, 555_422_720);
-        let four = summary(&net, [4, 3, 32, 32])?;
+        let four = summary(&*net, [4, 3, 32, 32])?;
         assert_eq!((four.multiply_adds, four.activation_bytes), (4 * one.multiply_adds, 4 * one.activation_bytes));
         let downsample = one.rows.iter().find(|row| row.path == "layer2.0.downsample.0").unwrap();
         assert_eq!(line(downsample).2, "[1, 128, 16, 16]");
+        Ok(())
+    }
+
+    /// Parameters and multiply-adds as torchvision's page of models has them.
+    #[test]
+    fn classics_at_224_pixels() -> Result<()> {
+        for (name, parameters, millions) in
+            [("resnet18", 11_689_512, 1_814), ("resnet50", 25_557_032, 4_089), ("mobilenet_v2", 3_504_872, 301)]
+        {
+            let net = Spec::new(name, 1000)?.build_empty()?;
+            let summary = summary(&*net, [1, 3, 224, 224])?;
+            let found = (summary.parameters, (summary.multiply_adds + 500_000) / 1_000_000);
+            assert_eq!(found, (parameters, millions), "{name}");
+            assert_eq!(summary.rows.iter().map(|row| row.parameters).sum::<usize>(), parameters, "{name}");
+        }
         Ok(())
     }
 
