@@ -24,13 +24,13 @@ pub struct Args {
 enum Command {
     Get(Get),
     List(List),
-    Path(Where),
+    Path(Show),
 }
 
 /// Fetches data sets in their official files and checks them.
 ///
 /// They come from their publishers, a mirror or a folder. A download that breaks off goes on when the command is given
-/// again. Proxies are taken from https_proxy, http_proxy, all_proxy and no_proxy.
+/// again. Proxies are taken from https_proxy, http_proxy, all_proxy and no_proxy, certificates from SSL_CERT_FILE.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Example:
@@ -45,7 +45,7 @@ struct Get {
     #[arg(long, value_name = "FOLDER|URL")]
     from: Option<String>,
     #[command(flatten)]
-    place: Where,
+    place: Place,
     /// Fetches them even when they are there and right.
     #[arg(long)]
     force: bool,
@@ -58,7 +58,7 @@ Example:
   neurona data list --json")]
 struct List {
     #[command(flatten)]
-    place: Where,
+    place: Place,
     /// One JSON object a line instead of a table.
     #[arg(long)]
     json: bool,
@@ -69,13 +69,20 @@ struct List {
 #[command(after_help = "\
 Example:
   ls \"$(neurona data path)\"")]
-struct Where {
+struct Show {
+    #[command(flatten)]
+    place: Place,
+}
+
+// Not a doc comment: clap would show it as the help of the commands that have it.
+#[derive(clap::Args)]
+struct Place {
     /// The folder for data sets [default: NEURONA_DATA, or the system's place for a user's data].
     #[arg(long, value_name = "FOLDER")]
     to: Option<PathBuf>,
 }
 
-impl Where {
+impl Place {
     fn folder(&self) -> neurona::Result<PathBuf> {
         self.to.clone().map_or_else(download::data_folder, Ok)
     }
@@ -90,7 +97,7 @@ pub fn run(args: &Args) -> Outcome {
     match &args.command {
         Command::Get(args) => get(args),
         Command::List(args) => list(args),
-        Command::Path(place) => say(place.folder()?.display()),
+        Command::Path(args) => say(args.place.folder()?.display()),
     }
 }
 

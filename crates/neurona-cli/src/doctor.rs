@@ -104,7 +104,7 @@ impl Report {
         when(slower, format!("NEURONA_ISA keeps it to {}; without it {best} would be used", self.kernels));
         when(
             best == "portable" && cfg!(target_arch = "x86_64"),
-            "this CPU has no AVX2: expect a quarter of the speed".into(),
+            "this CPU has no AVX2, which the fast kernels need: training takes far longer".into(),
         );
         if let Some(quota) = machine.cpu_quota.filter(|quota| (self.threads as f64) > quota.ceil()) {
             let threads = quota.ceil().max(1.0);
@@ -151,7 +151,9 @@ impl Report {
         let available = bytes(machine.memory_available_bytes);
         line("memory", format!("{}, {available} available{limit}", bytes(machine.memory_bytes)));
         line("GPUs", list(&machine.gpus));
-        line("NVIDIA driver", machine.nvidia_driver.clone().unwrap_or_else(|| "none".to_string()));
+        let library = machine.libcuda.as_ref().map_or(String::new(), |path| format!(", {}", path.display()));
+        let driver = machine.nvidia_driver.clone().unwrap_or_else(|| "none".to_string());
+        line("NVIDIA driver", format!("{driver}{library}"));
         line("runs on", list(&self.devices));
         line("settings", list(&self.settings));
         let data = self.data_folder.as_ref().map_or_else(unknown, |data| data.display().to_string());

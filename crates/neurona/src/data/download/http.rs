@@ -1,6 +1,6 @@
 //! One request: the rest of a file, from where an earlier request broke off.
 
-use super::proxy;
+use super::{proxy, trust};
 use crate::{Error, Result};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -122,6 +122,7 @@ impl Request<'_> {
             .http_status_as_error(false)
             .user_agent(concat!("neurona/", env!("CARGO_PKG_VERSION")))
             .proxy(proxy::for_url(self.url)?)
+            .tls_config(trust::config()?)
             .timeout_resolve(Some(self.stall))
             .timeout_connect(Some(self.stall))
             .timeout_recv_response(Some(self.stall))

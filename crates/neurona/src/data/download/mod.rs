@@ -12,6 +12,7 @@ mod proxy;
 mod set;
 #[cfg(test)]
 mod tests;
+mod trust;
 mod unpack;
 
 pub use home::data_folder;
@@ -145,6 +146,7 @@ impl Download {
         let ready = aside.join("ready");
         fs::create_dir_all(&ready).map_err(|e| disk("make the folder", &ready, e))?;
         let _lock = lock(&aside)?;
+        self.sweep(&ready)?;
         match self.from.as_deref() {
             Some(from) if !is_url(from) => folder::take(self.set, &missing, Path::new(from), &ready)?,
             _ => self.fetch(&missing, &aside, &ready, tell)?,
@@ -167,9 +169,21 @@ impl Download {
         for piece in self.set.files.iter().filter(|piece| missing.contains(&piece.name)) {
             let (partial, ready) = (partial(piece), ready.join(piece.name));
             // An earlier call may have got this far.
-            if !ready.is_file() || !check::is_right(piece, &ready)? {
+            if !ready.is_file() {
                 fetch::fetch(&self.urls(piece), piece, &partial, &self.patience, tell)?;
                 fs::rename(&partial, &ready).map_err(|e| disk("write", &ready, e))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A call that was killed may have left half a file among those that are ready.
+    fn sweep(&self, ready: &Path) -> Result<()> {
+        for piece in self.set.files {
+            for path in piece.names().map(|name| ready.join(name)).filter(|path| path.is_file()) {
+                if piece.md5.is_none() || !check::is_right(piece, &path)? {
+                    fs::remove_file(&path).map_err(|e| disk("remove", &path, e))?;
+                }
             }
         }
         Ok(())

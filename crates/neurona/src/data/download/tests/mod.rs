@@ -312,3 +312,19 @@ fn a_data_folder_that_cannot_be_is_named() {
     let error = Download::to(set(&[]), &file).from("http://127.0.0.1:1").run(&mut |_| {}).unwrap_err();
     assert!(matches!(error, Error::File { action: "make the folder", .. }), "{error}");
 }
+
+#[test]
+fn what_a_killed_call_left_is_not_taken_for_a_whole_file() {
+    let data = TempDir::new().unwrap();
+    let ready = data.path().join(".partial/tiny/ready");
+    std::fs::create_dir_all(&ready).unwrap();
+    std::fs::write(ready.join("file.bin"), &body()[..100]).unwrap();
+    let server = Server::start(|_, asked, to| serve(body(), asked, to));
+    assert!(run_in(data, set(&[]), Some(&server.url)).installed());
+
+    let data = TempDir::new().unwrap();
+    let ready = data.path().join(".partial/tiny/ready");
+    std::fs::create_dir_all(&ready).unwrap();
+    std::fs::write(ready.join("file.bin"), body()).unwrap();
+    assert!(run_in(data, set(&[]), Some("http://127.0.0.1:1")).installed(), "but a whole one is");
+}
