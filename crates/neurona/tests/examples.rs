@@ -5,6 +5,8 @@ use std::sync::{Mutex, MutexGuard};
 
 #[path = "../../../examples/backprop_by_hand.rs"]
 mod backprop_by_hand;
+#[path = "../../../examples/compile_fit.rs"]
+mod compile_fit;
 #[path = "../../../examples/course_cnn.rs"]
 mod course_cnn;
 #[path = "../../../examples/lab_cifar10.rs"]
@@ -105,4 +107,11 @@ fn the_lab_without_its_data_says_how_to_get_it() {
     let error =
         neurona::data::sets::Cifar10::train("./no-such-folder").err().map(|e| e.to_string()).unwrap_or_default();
     assert_eq!(error, "./no-such-folder: there is no CIFAR-10 here; `neurona data get cifar10` downloads it");
+}
+
+fn compile_and_fit_learn() -> Result<()> {
+    let _turn = turn();
+    let accuracy = compile_fit::train(1500, 3)?;
+    assert!(accuracy > 0.7, "{accuracy}");
+    Ok(())
 }
