@@ -1,8 +1,13 @@
 //! What moves in and out: the tensors of a model by name, and the files that hold them.
 
 mod atomic;
+mod format;
+pub mod inspect;
 pub mod pickle;
+pub mod pth;
 pub mod safetensors;
 mod state_dict;
+mod zip;
 
+pub use format::{Format, load};
 pub use state_dict::StateDict;
