@@ -53,20 +53,18 @@ impl Storage {
 
     /// These values, in memory from the pool.
     pub fn of<T: Plain>(values: impl ExactSizeIterator<Item = T>) -> Arc<Self> {
-        let Ok(storage) = Storage::filled(values.len(), |room: &mut [T]| {
-            room.iter_mut().zip(values).for_each(|(to, value)| *to = value);
-            Ok::<(), std::convert::Infallible>(())
-        });
-        storage
+        Storage::filled(values.len(), |room| room.iter_mut().zip(values).for_each(|(to, value)| *to = value)).0
     }
 
-    /// Memory from the pool for `n` elements, which `fill` writes; what it finds there means nothing.
-    pub fn filled<T: Plain, E>(n: usize, fill: impl FnOnce(&mut [T]) -> Result<(), E>) -> Result<Arc<Self>, E> {
+    /// Room for `n` values that `fill` writes, in memory from the pool, and what `fill` gives. What it leaves out
+    /// keeps whatever value the room had.
+    pub fn filled<T: Plain, R>(n: usize, fill: impl FnOnce(&mut [T]) -> R) -> (Arc<Self>, R) {
         let storage = pool().take(n * size_of::<T>());
         let buf = storage.buf();
-        // SAFETY: fresh from the pool, so nobody else reads or writes it.
-        fill(unsafe { buf.slice_mut::<T>(0..n) })?;
-        Ok(storage)
+        // SAFETY: fresh from the pool, so nobody else reads or writes it; blocks are zeroed when they are made, so
+        // every byte is initialised, and every bit pattern is a value of a plain type.
+        let result = fill(unsafe { buf.slice_mut::<T>(0..n) });
+        (storage, result)
     }
 
     /// Its bytes as a kernel's buffer.

@@ -1,8 +1,9 @@
 //! What moves in and out: the tensors of a model by name, and the files that hold them.
 
-mod atomic;
+pub(crate) mod atomic;
 mod format;
 pub mod inspect;
+pub mod onnx;
 pub mod pickle;
 pub mod pth;
 pub mod safetensors;

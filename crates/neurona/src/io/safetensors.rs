@@ -98,14 +98,14 @@ pub fn read(mut from: impl Read + Seek, name: &Path) -> Result<(StateDict, BTree
             Tensor::zeros(&info.shape[..], dtype).map_err(|e| wrong(format!("tensor {tensor}: {e}")))?
         } else {
             // From the file into the tensor's memory, without a stop between.
-            let storage = Storage::filled(bytes, |room: &mut [u8]| {
-                from.read_exact(room)?;
+            let (storage, read) = Storage::filled(bytes, |room: &mut [u8]| {
+                let read = from.read_exact(room);
                 if dtype == DType::Bool {
                     room.iter_mut().for_each(|b| *b = (*b != 0) as u8);
                 }
-                Ok(())
+                read
             });
-            let storage = storage.map_err(|source| Error::File { action: "read", path: name.into(), source })?;
+            read.map_err(|source| Error::File { action: "read", path: name.into(), source })?;
             Tensor::of_storage(Meta::new(&info.shape[..], dtype), storage)
         };
         state.insert(tensor, value);

@@ -70,13 +70,14 @@ pub fn entry<R: Read + Seek>(archive: &Archive<R>, folder: &str, name: &str, vie
 /// A whole storage, from the file into the tensor's memory without a stop between.
 fn straight<R: Read + Seek>(archive: &mut Archive<R>, entry: &Entry, view: &View) -> Result<Tensor, Failure> {
     let dtype = view.kind.dtype();
-    let storage = Storage::filled(view.bytes(), |room: &mut [u8]| {
-        archive.read_into(entry, room)?;
+    let (storage, read) = Storage::filled(view.bytes(), |room: &mut [u8]| {
+        let read = archive.read_into(entry, room);
         if dtype == DType::Bool {
             room.iter_mut().for_each(|b| *b = u8::from(*b != 0));
         }
-        Ok::<(), Failure>(())
-    })?;
+        read
+    });
+    read?;
     Ok(Tensor::of_storage(Meta::new(&view.shape[..], dtype), storage))
 }
 
@@ -92,11 +93,10 @@ fn cut(bytes: &[u8], view: &View, name: &str) -> Result<Tensor, Failure> {
         Kind::Own(DType::Bool) => Storage::copy_of(&pick(1).map(|b| u8::from(b[0] != 0)).collect::<Vec<_>>()),
         Kind::Own(dtype) => {
             let size = dtype.size();
-            let Ok(storage) = Storage::filled(view.bytes(), |room: &mut [u8]| {
+            let fill = |room: &mut [u8]| {
                 room.chunks_exact_mut(size).zip(pick(size)).for_each(|(to, from)| to.copy_from_slice(from));
-                Ok::<(), std::convert::Infallible>(())
-            });
-            storage
+            };
+            Storage::filled(view.bytes(), fill).0
         }
         Kind::Integer(_, size, signed) => {
             Storage::copy_of(&pick(size).map(|bytes| widened(bytes, signed)).collect::<Vec<_>>())
