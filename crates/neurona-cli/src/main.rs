@@ -1,8 +1,10 @@
 //! The `neurona` command.
 
 mod bench;
+mod convert;
 mod failure;
 mod flags;
+mod inspect;
 mod train;
 
 use clap::{Parser, Subcommand};
@@ -27,12 +29,16 @@ struct Cli {
 enum Command {
     Train(train::Args),
     Bench(bench::Args),
+    Convert(convert::Args),
+    Inspect(inspect::Args),
 }
 
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Train(args) => train::run(&args),
         Command::Bench(args) => bench::run(&args),
+        Command::Convert(args) => convert::run(&args),
+        Command::Inspect(args) => inspect::run(&args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -172,7 +172,7 @@ fn hostile_views_are_refused() {
         (one(b"K\x04", b"K\x00", b"J\xff\xff\xff\x7f", b"K\x00"), "would take 8589934588 bytes"),
         (one(b"K\x04", b"K\x00", &b"K\x01".repeat(65), &b"K\x01".repeat(65)), "not described"),
         (one(b"K\x05", b"K\x00", b"K\x05", b"K\x01"), "its entry x/data/0 has 16 bytes; tensor a needs 20"),
-        (one(b"K\x04", b"K\x00", b"K\x00J\xff\xff\xff\x7fJ\xff\xff\xff\x7f", b"K\x00K\x00K\x00"), "too large"),
+        (one(b"K\x04", b"K\x00", b"K\x00J\xff\xff\xff\x7fM\x00\x04", b"K\x00K\x00K\x00"), "too large"),
         (b"cos\nsystem\n(S'id'\ntR.".to_vec(), "refused at byte 0 (GLOBAL): it names os.system"),
         (b"}".repeat(3), "cut off"),
     ];

@@ -1,7 +1,7 @@
 //! Zip archives of uncompressed entries, which is what PyTorch writes: read where they lie, and written.
 //!
 //! By hand, because little is needed and all of it must be checked: entries lie apart from each other and within the
-//! file, are not compressed (so that nothing grows beyond the file), and have names that stay in their folder.
+//! file, have names that stay in their folder, and are not read when they are compressed: nothing grows beyond the file.
 
 mod read;
 mod write;

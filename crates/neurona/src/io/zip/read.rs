@@ -40,6 +40,9 @@ pub(in super::super) struct Entry {
     pub offset: u64,
     /// How many it has.
     pub bytes: u64,
+    /// How many there would be once unpacked; another number means that it is compressed.
+    unpacked: u64,
+    method: u16,
     /// Their checksum; zero when the writer left it out, as PyTorch can.
     pub crc: u32,
     /// Where its own header begins.
@@ -84,6 +87,14 @@ impl<R: Read + Seek> Archive<R> {
 
     /// Fills `to`, which is as long as the entry, and checks the checksum on the way.
     pub fn read_into(&mut self, entry: &Entry, to: &mut [u8]) -> Result<()> {
+        // Compressed ones may grow to a thousand times the file: a few bytes could ask for all memory.
+        if entry.method != 0 || entry.unpacked != entry.bytes {
+            return Err(format!(
+                "its entry {} is compressed, which PyTorch does not do; unpack the file and pack it with zip -0",
+                entry.name
+            )
+            .into());
+        }
         self.from.seek(SeekFrom::Start(entry.offset))?;
         let mut crc = Crc::new();
         for part in to.chunks_mut(CHUNK) {
@@ -167,17 +178,12 @@ fn parse(mut list: &[u8], count: u64) -> Result<Vec<Entry>> {
             u32::MAX => wide.next().ok_or_else(broken),
             small => Ok(small.into()),
         };
-        let (bytes, packed, header) = (number(24)?, number(20)?, number(42)?);
+        let (unpacked, bytes, header) = (number(24)?, number(20)?, number(42)?);
         if u16_at(list, 8) & 1 != 0 {
             return Err(format!("its entry {name} is encrypted").into());
         }
-        if u16_at(list, 10) != 0 || packed != bytes {
-            return Err(format!(
-                "its entry {name} is compressed, which PyTorch never does; unpack the file and pack it with zip -0"
-            )
-            .into());
-        }
-        entries.push(Entry { name, offset: 0, bytes, crc: u32_at(list, 16), header });
+        let method = u16_at(list, 10);
+        entries.push(Entry { name, offset: 0, bytes, unpacked, method, crc: u32_at(list, 16), header });
         list = list.get(total..).ok_or_else(|| format!("its list of entries is broken at entry {}", entries.len()))?;
     }
     if entries.len() as u64 != count {
@@ -225,7 +231,7 @@ fn locate(from: &mut (impl Read + Seek), entry: &mut Entry, list: u64) -> Result
     from.seek(SeekFrom::Start(entry.header))?;
     from.read_exact(&mut header)?;
     let (name, extra) = (u16_at(&header, 26), u16_at(&header, 28));
-    if u32_at(&header, 0) != LOCAL || u16_at(&header, 8) != 0 || usize::from(name) != entry.name.len() {
+    if u32_at(&header, 0) != LOCAL || u16_at(&header, 8) != entry.method || usize::from(name) != entry.name.len() {
         return Err(beyond().into());
     }
     let mut own = vec![0; name.into()];

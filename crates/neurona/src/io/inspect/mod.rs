@@ -1,5 +1,7 @@
 //! What a weights file holds, without loading it.
 
+mod onnx;
+
 use super::{Format, format, pth, safetensors};
 use crate::{Error, Result};
 use std::fs::File;
@@ -31,6 +33,13 @@ pub struct TensorInfo {
     pub bytes: u64,
 }
 
+/// Tells which kind of file it is, by its contents.
+pub fn format(path: impl AsRef<Path>) -> Result<Format> {
+    let path = path.as_ref();
+    let failed = |source| Error::File { action: "read", path: path.into(), source };
+    Ok(format::of(&mut File::open(path).map_err(failed)?).map_err(failed)?.0)
+}
+
 /// Describes a weights file; only its header is read.
 ///
 /// ```
@@ -50,6 +59,7 @@ pub fn inspect(path: impl AsRef<Path>) -> Result<Inspection> {
     match format::of(&mut file).map_err(failed)?.0 {
         Format::Safetensors => safetensors::describe(file, path),
         Format::Pth | Format::OldPth => pth::describe(file, path),
-        other => Err(format::unknown(other, path)),
+        Format::Onnx => onnx::describe(file, path),
+        other @ Format::Unknown => Err(format::unknown(other, path)),
     }
 }
