@@ -5,6 +5,7 @@ mod onnx;
 use super::{Format, format, pth, safetensors};
 use crate::{Error, Result};
 use std::fs::File;
+use std::io::{Read, Seek};
 use std::path::Path;
 
 /// What a weights file holds.
@@ -54,12 +55,16 @@ pub fn format(path: impl AsRef<Path>) -> Result<Format> {
 /// ```
 pub fn inspect(path: impl AsRef<Path>) -> Result<Inspection> {
     let path = path.as_ref();
-    let failed = |source| Error::File { action: "read", path: path.into(), source };
-    let mut file = File::open(path).map_err(failed)?;
-    match format::of(&mut file).map_err(failed)?.0 {
-        Format::Safetensors => safetensors::describe(file, path),
-        Format::Pth | Format::OldPth => pth::describe(file, path),
-        Format::Onnx => onnx::describe(file, path),
-        other @ Format::Unknown => Err(format::unknown(other, path)),
+    read(File::open(path).map_err(|source| Error::File { action: "read", path: path.into(), source })?, path)
+}
+
+/// As [`inspect()`], from anything that can be read; `name` is for error messages.
+pub fn read(mut from: impl Read + Seek, name: &Path) -> Result<Inspection> {
+    let failed = |source| Error::File { action: "read", path: name.into(), source };
+    match format::of(&mut from).map_err(failed)?.0 {
+        Format::Safetensors => safetensors::describe(from, name),
+        Format::Pth | Format::OldPth => pth::describe(from, name),
+        Format::Onnx => onnx::describe(from, name),
+        other @ Format::Unknown => Err(format::unknown(other, name)),
     }
 }
