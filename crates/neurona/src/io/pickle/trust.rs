@@ -2,57 +2,19 @@
 
 use super::Global;
 
+/// What data may need of Python's own names.
+const PLAIN: &str = "bool bytearray bytes complex dict float frozenset int list object range set slice str tuple";
+/// Packages that run programs, load code, or lead to what does.
+const RUNNERS: &str = "_pickle asyncio bdb cProfile cffi code codeop commands ctypes doctest imp importlib marshal \
+                       multiprocessing nt operator os pdb pickle pip popen2 posix profile pty runpy shutil socket \
+                       subprocess sys timeit webbrowser";
+
 /// Whether data may need this name. Nothing is ever called; but a file that names a way to run programs is an
 /// attack, and its user should hear so.
 pub fn harmless(global: &Global) -> bool {
-    const PLAIN: [&str; 14] = [
-        "bool",
-        "bytearray",
-        "bytes",
-        "complex",
-        "dict",
-        "float",
-        "frozenset",
-        "int",
-        "list",
-        "object",
-        "range",
-        "set",
-        "slice",
-        "tuple",
-    ];
-    const RUNNERS: [&str; 27] = [
-        "asyncio",
-        "bdb",
-        "cProfile",
-        "cffi",
-        "code",
-        "codeop",
-        "commands",
-        "ctypes",
-        "doctest",
-        "imp",
-        "importlib",
-        "marshal",
-        "multiprocessing",
-        "nt",
-        "operator",
-        "os",
-        "pdb",
-        "pip",
-        "popen2",
-        "posix",
-        "profile",
-        "pty",
-        "runpy",
-        "shutil",
-        "socket",
-        "subprocess",
-        "sys",
-    ];
-    let package = global.module.split('.').next().unwrap_or_default();
-    match package {
-        "builtins" | "__builtin__" => PLAIN.contains(&global.name.as_str()) || global.name == "str",
-        _ => !RUNNERS.contains(&package) && !matches!(package, "timeit" | "webbrowser" | "pickle" | "_pickle"),
+    let listed = |list: &str, name: &str| list.split(' ').any(|word| word == name);
+    match global.module.split('.').next().unwrap_or_default() {
+        "builtins" | "__builtin__" => listed(PLAIN, &global.name),
+        package => !listed(RUNNERS, package),
     }
 }
