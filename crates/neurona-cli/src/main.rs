@@ -7,6 +7,10 @@ mod doctor;
 mod failure;
 mod flags;
 mod summary;
+mod convert;
+mod failure;
+mod flags;
+mod inspect;
 mod train;
 
 use clap::{CommandFactory, Parser, Subcommand};
@@ -35,6 +39,8 @@ enum Command {
     Data(data::Args),
     Doctor(doctor::Args),
     Summary(summary::Args),
+    Convert(convert::Args),
+    Inspect(inspect::Args),
 }
 
 fn main() -> ExitCode {
@@ -45,6 +51,8 @@ fn main() -> ExitCode {
         Command::Data(args) => data::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Summary(args) => summary::run(&args),
+        Command::Convert(args) => convert::run(&args),
+        Command::Inspect(args) => inspect::run(&args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
