@@ -107,7 +107,8 @@ impl Forward for Ops {
         let pairs = Tensor::stack(&[&z, &x.detach()], 0)?.reshape([2 * n, 6])?.slice(0, 1, isize::MAX, 2)?;
         let ones = Tensor::ones([n, 6], DType::F32)?.div_scalar(n)?;
         let z = z.add(&pairs)?.add(&ones)?.add(&x.mean_dims(&[0], true)?.softmax(0)?)?;
-        let z = z.pad(&[1, 2], PadMode::Constant(0.5))?.pad(&[2, 0], PadMode::Reflect)?.pad(&[0, 1], PadMode::Replicate)?;
+        let z =
+            z.pad(&[1, 2], PadMode::Constant(0.5))?.pad(&[2, 0], PadMode::Reflect)?.pad(&[0, 1], PadMode::Replicate)?;
         let z = Tensor::cat(&z.chunk(3, 1)?.iter().rev().collect::<Vec<_>>(), 1)?;
         z.index_select(1, &Tensor::from([3i64, 0, 7, 7, 11]))?.matmul(&w.unsqueeze(1)?.narrow(0, 1, 5)?)?.squeeze(1)
     }

@@ -51,7 +51,11 @@ fn foldable(b: &Builder<'_>, node: usize) -> bool {
 
 pub(super) fn batch_norm(b: &mut Builder<'_>, inputs: &[At], norm: &BatchNormEval) -> Result<String> {
     let before = inputs[0].node;
-    if b.options.fold_batch_norm && takes(b, before) && b.uses[before] == 1 && inputs[1..].iter().all(|a| is_leaf(b, *a)) {
+    if b.options.fold_batch_norm
+        && takes(b, before)
+        && b.uses[before] == 1
+        && inputs[1..].iter().all(|a| is_leaf(b, *a))
+    {
         return folded(b, before, inputs, norm);
     }
     let x = b.value(inputs[0])?;

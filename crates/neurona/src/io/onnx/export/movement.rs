@@ -2,13 +2,13 @@
 
 use super::graph::{Builder, int, ints, string};
 use super::trace::{At, Scalar, Size};
+use crate::Result;
 use crate::graph::node::Source;
 use crate::ops::Op;
 use crate::ops::pad::{Fill, Pad};
 use crate::ops::reduce::{Reduce, cpu};
 use crate::ops::slice::Slice;
 use crate::tensor::DType;
-use crate::Result;
 
 /// Of several reshapes in a row the last one counts; one to the shape that is there already is left out.
 pub(super) fn reshape(b: &mut Builder<'_>, result: At) -> Result<String> {

@@ -44,9 +44,23 @@ pub(super) fn convert(b: &mut Builder<'_>, node: usize) -> Result<String> {
         Op::Add(_) | Op::Sub(_) | Op::Mul(_) | Op::Div(_) | Op::Pow(_) | Op::Where(_) => {
             b.emit(operator(&op), &operands, vec![])
         }
-        Op::Neg(_) | Op::Exp(_) | Op::Log(_) | Op::Sqrt(_) | Op::Abs(_) | Op::Reciprocal(_) | Op::Sin(_)
-        | Op::Cos(_) | Op::Erf(_) | Op::Sign(_) | Op::Floor(_) | Op::Ceil(_) | Op::Round(_) | Op::Relu(_)
-        | Op::Sigmoid(_) | Op::Tanh(_) | Op::Hardswish(_) => b.emit(operator(&op), &operands, vec![]),
+        Op::Neg(_)
+        | Op::Exp(_)
+        | Op::Log(_)
+        | Op::Sqrt(_)
+        | Op::Abs(_)
+        | Op::Reciprocal(_)
+        | Op::Sin(_)
+        | Op::Cos(_)
+        | Op::Erf(_)
+        | Op::Sign(_)
+        | Op::Floor(_)
+        | Op::Ceil(_)
+        | Op::Round(_)
+        | Op::Relu(_)
+        | Op::Sigmoid(_)
+        | Op::Tanh(_)
+        | Op::Hardswish(_) => b.emit(operator(&op), &operands, vec![]),
         Op::Square(_) => b.emit("Mul", &[x, x], vec![]),
         Op::Rsqrt(_) => {
             let root = b.emit("Sqrt", &[x], vec![]);

@@ -38,13 +38,18 @@ impl Parts {
         let notes = options.notes.iter().map(|(k, v)| proto::Entry { key: k.clone(), value: v.clone() });
         let model = proto::Model {
             // The oldest version that knows the operators is the one that most programs read.
-            ir_version: if options.opset < 19 { 8 } else if options.opset < 21 { 9 } else { 10 },
+            ir_version: if options.opset < 19 {
+                8
+            } else if options.opset < 21 {
+                9
+            } else {
+                10
+            },
             producer_name: "neurona".into(),
             producer_version: env!("CARGO_PKG_VERSION").into(),
             graph: None,
             opset_import: vec![proto::OperatorSet { domain: String::new(), version: options.opset }],
             metadata_props: notes.collect(),
-            functions: Vec::new(),
         };
         let mut head = model.encode_to_vec();
         encode_key(proto::GRAPH, WireType::LengthDelimited, &mut head);
