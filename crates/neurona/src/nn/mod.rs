@@ -59,7 +59,7 @@ mod state;
 mod upsample;
 
 pub use crate::io::StateDict;
-pub use activation::{ELU, GELU, Hardsigmoid, Hardswish, LeakyReLU, ReLU, SiLU, Sigmoid, Softplus, Tanh};
+pub use activation::{ELU, GELU, Hardsigmoid, Hardswish, LeakyReLU, ReLU, ReLU6, SiLU, Sigmoid, Softplus, Tanh};
 pub use adaptive_pool::AdaptiveAvgPool2d;
 pub use attention::MultiheadAttention;
 pub use batch_norm::{BatchNorm1d, BatchNorm2d};
