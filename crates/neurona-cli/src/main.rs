@@ -1,6 +1,7 @@
 //! The `neurona` command.
 
 mod bench;
+mod export;
 mod failure;
 mod flags;
 mod train;
@@ -27,12 +28,14 @@ struct Cli {
 enum Command {
     Train(train::Args),
     Bench(bench::Args),
+    Export(export::Args),
 }
 
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Train(args) => train::run(&args),
         Command::Bench(args) => bench::run(&args),
+        Command::Export(args) => export::run(&args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

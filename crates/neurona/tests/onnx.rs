@@ -2,7 +2,7 @@
 
 use neurona::io::onnx::{Export, OnnxModule, export_bytes, import, import_bytes};
 use neurona::io::{StateDict, safetensors};
-use neurona::models::{Lab, ResNet18Cifar};
+use neurona::models::{Lab, resnet18_cifar};
 use neurona::nn::{Forward, Module};
 use neurona::optim::{Optimizer, Sgd};
 use neurona::{Result, Tensor, manual_seed};
@@ -133,7 +133,7 @@ fn every_pytorch_export_can_be_trained_on() -> Result<()> {
 fn our_own_exports_come_back() -> Result<()> {
     manual_seed(3);
     let networks: Vec<(&str, Box<dyn Forward>)> =
-        vec![("lab", Box::new(Lab::new()?)), ("resnet18", Box::new(ResNet18Cifar::new(10)?))];
+        vec![("lab", Box::new(Lab::new()?)), ("resnet18", Box::new(resnet18_cifar(10)?))];
     for (name, net) in networks {
         let again = import_bytes(&export_bytes(&net, &Export::new([3, 32, 32]).note("data", "cifar10"))?)?;
         assert_eq!(again.notes()["data"], "cifar10");

@@ -272,9 +272,13 @@ impl<'t> Builder<'t> {
         result
     }
 
-    /// What the result needs, in order.
+    /// What the result needs, in order, with the result under the output's name.
     fn finish(mut self, result: String) -> (Vec<proto::Node>, Vec<Initializer>) {
-        let output = self.options.output_name.clone();
+        let mut result = result;
+        if !self.nodes.iter().any(|node| node.output.contains(&result)) {
+            // The input itself, or a weight.
+            result = self.emit("Identity", &[&result], vec![]);
+        }
         let mut needed: HashSet<String> = [result.clone()].into();
         for node in self.nodes.iter().rev() {
             if node.output.iter().any(|name| needed.contains(name)) {
@@ -283,17 +287,9 @@ impl<'t> Builder<'t> {
         }
         self.nodes.retain(|node| node.output.iter().any(|name| needed.contains(name)));
         self.initializers.retain(|initializer| needed.contains(&initializer.name));
-        if !self.nodes.iter().any(|node| node.output.contains(&result)) {
-            let name = self.emit("Identity", &[&result], vec![]);
-            return Builder { nodes: self.nodes, ..self }.renamed(&name, &output);
-        }
-        self.renamed(&result, &output)
-    }
-
-    fn renamed(mut self, from: &str, to: &str) -> (Vec<proto::Node>, Vec<Initializer>) {
         for name in self.nodes.iter_mut().flat_map(|node| node.input.iter_mut().chain(&mut node.output)) {
-            if name == from {
-                *name = to.to_string();
+            if *name == result {
+                *name = self.options.output_name.clone();
             }
         }
         (self.nodes, self.initializers)

@@ -67,7 +67,7 @@ pub(super) fn build(op: &str, o: &Options<'_>) -> Result<Option<Built>, String> 
             let ratio = o.float("ratio", 0.5);
             costly(move |c| {
                 let ratio = match c.option(1) {
-                    Some(ratio) => ratio.reshape(())?.item::<f64>()?,
+                    Some(ratio) => ratio.item::<f64>()?,
                     None => ratio,
                 };
                 if c.training { c.x(0)?.dropout(ratio) } else { c.x(0).cloned() }

@@ -56,8 +56,8 @@ impl Call<'_> {
     pub fn number(&self, operand: usize) -> Result<Number> {
         let x = self.x(operand)?;
         match self.x(0)?.dtype().is_float() {
-            true => Ok(Number::Float(x.reshape(())?.item::<f64>()?)),
-            false => Ok(Number::Int(x.reshape(())?.item::<i64>()?)),
+            true => Ok(Number::Float(x.item::<f64>()?)),
+            false => Ok(Number::Int(x.item::<i64>()?)),
         }
     }
 }
@@ -91,18 +91,10 @@ pub(super) fn build(options: &Options<'_>) -> Result<Built, String> {
     if let Some(missing) = (0..needed).find(|&place| !options.has_input(place)) {
         return Err(format!("operand {missing} is missing"));
     }
-    let found = match elementwise::build(op, options)? {
-        Some(found) => Some(found),
-        None => match layers::build(op, options)? {
-            Some(found) => Some(found),
-            None => match movement::build(op, options)? {
-                Some(found) => Some(found),
-                None => match shapes::build(op, options)? {
-                    Some(found) => Some(found),
-                    None => reductions::build(op, options)?,
-                },
-            },
-        },
-    };
-    found.ok_or_else(|| "this operator is not known here".to_string())
+    for room in [elementwise::build, layers::build, movement::build, shapes::build, reductions::build] {
+        if let Some(found) = room(op, options)? {
+            return Ok(found);
+        }
+    }
+    Err("this operator is not known here".into())
 }

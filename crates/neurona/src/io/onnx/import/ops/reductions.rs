@@ -39,7 +39,7 @@ pub(super) fn build(op: &str, o: &Options<'_>) -> Result<Option<Built>, String> 
         "TopK" => {
             let (axis, largest) = (axis(-1), o.int("largest", 1) != 0);
             let run = move |c: &super::Call<'_>| {
-                let keep = c.x(1)?.reshape(())?.item::<i64>()?;
+                let keep = c.x(1)?.item::<i64>()?;
                 let (values, places) = c.x(0)?.topk(size(keep.into())?, axis, largest)?;
                 Ok(vec![values, places])
             };
@@ -51,7 +51,7 @@ pub(super) fn build(op: &str, o: &Options<'_>) -> Result<Option<Built>, String> 
             }
             let reverse = o.flag("reverse");
             costly(move |c| {
-                let (x, axis) = (c.x(0)?, c.x(1)?.reshape(())?.item::<i64>()? as isize);
+                let (x, axis) = (c.x(0)?, c.x(1)?.item::<i64>()? as isize);
                 if reverse { x.flip(&[axis])?.cumsum(axis)?.flip(&[axis]) } else { x.cumsum(axis) }
             })
         }

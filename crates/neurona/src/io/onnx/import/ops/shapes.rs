@@ -19,14 +19,13 @@ pub(super) fn build(op: &str, o: &Options<'_>) -> Result<Option<Built>, String> 
         }
         "Shape" => {
             let (start, end) = (o.int("start", 0), o.int("end", i64::MAX));
-            let shape = one(move |c| {
+            one(move |c| {
                 let shape: Vec<i64> = c.x(0)?.shape().iter().map(|&n| n as i64).collect();
                 let rank = shape.len() as i64;
                 let place = |at: i64| (if at < 0 { at.saturating_add(rank) } else { at }).clamp(0, rank) as usize;
                 let part = shape.get(place(start)..place(end)).unwrap_or_default();
                 Tensor::from_slice(part, [part.len()])
-            });
-            shape
+            })
         }
         "Size" => one(|c| Ok(Tensor::scalar(c.x(0)?.numel() as i64))),
         "Range" => one(|c| {
