@@ -4,6 +4,9 @@ use super::proto;
 use super::tensor;
 use crate::Tensor;
 
+/// Windows, steps and margins beyond this are mistakes.
+const LARGEST: i64 = 1 << 12;
+
 /// A node's options by name, with the version of the operators it is written in.
 pub(super) struct Options<'a> {
     pub node: &'a proto::Node,
@@ -57,7 +60,7 @@ impl<'a> Options<'a> {
     pub fn pair(&self, name: &str, default: i64, least: i64) -> Result<[usize; 2], String> {
         match self.ints(name).as_deref() {
             None => Ok([default as usize; 2]),
-            Some(&[a, b]) if a >= least && b >= least => Ok([a as usize, b as usize]),
+            Some(&[a, b]) if [a, b].iter().all(|n| (least..LARGEST).contains(n)) => Ok([a as usize, b as usize]),
             Some(other) => Err(format!("{name} {other:?} is not there for two dimensions")),
         }
     }
@@ -66,7 +69,7 @@ impl<'a> Options<'a> {
     pub fn pads(&self) -> Result<[usize; 4], String> {
         match self.ints("pads").as_deref() {
             None => Ok([0; 4]),
-            Some(&[a, b, c, d]) if [a, b, c, d].iter().all(|n| (0..1 << 30).contains(n)) => {
+            Some(&[a, b, c, d]) if [a, b, c, d].iter().all(|n| (0..LARGEST).contains(n)) => {
                 Ok([a, b, c, d].map(|n| n as usize))
             }
             Some(other) => Err(format!("pads {other:?} are not there for two dimensions")),

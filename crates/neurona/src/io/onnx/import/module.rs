@@ -8,6 +8,10 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
+/// A value with so many times the input's elements is a file's attempt to use up memory, unless it is small.
+const GROWTH: usize = 1024;
+const SMALL: usize = 1 << 24;
+
 /// A network from an ONNX file, which predicts, and can be trained further like any other module.
 ///
 /// ```
@@ -97,12 +101,17 @@ impl Forward for OnnxModule {
             }
         }
         values[self.input] = Some(x.clone());
+        let most = x.numel().saturating_mul(GROWTH).max(SMALL);
         for step in &self.steps {
             let _scope = Scope::enter(Some(&step.name));
             let inputs: Vec<Option<Tensor>> = step.inputs.iter().map(|i| i.and_then(|i| values[i].clone())).collect();
             let call = Call { inputs: &inputs, training: self.mode.training() };
             let results = (step.run)(&call).map_err(|e| e.at(here()))?;
             for (place, result) in step.outputs.iter().zip(results) {
+                if result.numel() > most {
+                    let problem = format!("makes more than {most} elements, {GROWTH} times what the network was given");
+                    return Err(result.error("onnx", problem));
+                }
                 if let Some(place) = *place {
                     values[place] = Some(result);
                 }

@@ -79,7 +79,7 @@ impl Padding {
         let mut pads = [0; 4];
         for (axis, size) in [h, w].into_iter().enumerate() {
             let windows = size.div_ceil(stride[axis].max(1));
-            let total = (windows.saturating_sub(1) * stride[axis] + reach[axis]).saturating_sub(size);
+            let total = (windows.saturating_sub(1) * stride[axis]).saturating_add(reach[axis]).saturating_sub(size);
             let (less, more) = (total / 2, total.div_ceil(2));
             (pads[axis], pads[axis + 2]) = if at_end { (less, more) } else { (more, less) };
         }
@@ -154,7 +154,8 @@ fn gemm(o: &Options<'_>) -> Built {
         let (a, b) = (c.x(0)?, c.x(1)?);
         let a = if turn_a { a.t()? } else { a.clone() };
         let plain = alpha == 1.0 && beta == 1.0 && c.option(2).is_none_or(|bias| bias.rank() == 1);
-        if turn_b && plain && a.rank() == 2 && c.option(2).is_none_or(|bias| bias.shape()[0] == b.shape()[0]) {
+        if turn_b && plain && a.rank() == 2 && c.option(2).is_none_or(|bias| bias.shape().first() == b.shape().first())
+        {
             return a.linear(b, c.option(2));
         }
         let mut y = a.matmul(&if turn_b { b.t()? } else { b.clone() })?;
