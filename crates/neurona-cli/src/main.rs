@@ -4,6 +4,7 @@ mod bench;
 mod completions;
 mod data;
 mod doctor;
+mod export;
 mod failure;
 mod flags;
 mod summary;
@@ -41,6 +42,7 @@ enum Command {
     Summary(summary::Args),
     Convert(convert::Args),
     Inspect(inspect::Args),
+    Export(export::Args),
 }
 
 fn main() -> ExitCode {
@@ -53,6 +55,7 @@ fn main() -> ExitCode {
         Command::Summary(args) => summary::run(&args),
         Command::Convert(args) => convert::run(&args),
         Command::Inspect(args) => inspect::run(&args),
+        Command::Export(args) => export::run(&args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
