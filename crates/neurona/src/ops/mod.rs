@@ -204,6 +204,7 @@ op_table! {
     max_pool2d::MaxPool2d, max_pool2d::MaxPool2dGrad,
     avg_pool2d::AvgPool2d, avg_pool2d::AvgPool2dGrad,
     batch_norm::BatchNormTrain, batch_norm::BatchNormTrainGrad, batch_norm::BatchNormEval, batch_norm::BatchNormEvalGrad,
+    batch_norm::BatchNormFold,
     layer_norm::LayerNorm, layer_norm::LayerNormGrad,
     softmax::Softmax, softmax::SoftmaxGrad,
     cross_entropy::CrossEntropy, cross_entropy::CrossEntropyGrad,
