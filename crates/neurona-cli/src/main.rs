@@ -2,16 +2,16 @@
 
 mod bench;
 mod completions;
+mod convert;
 mod data;
 mod doctor;
 mod export;
 mod failure;
-mod flags;
-mod summary;
-mod convert;
 mod failure;
 mod flags;
+mod flags;
 mod inspect;
+mod summary;
 mod train;
 
 use clap::{CommandFactory, Parser, Subcommand};
