@@ -1,9 +1,12 @@
 //! The `neurona` command.
 
 mod bench;
+mod config;
 mod failure;
 mod flags;
-mod train;
+mod pictures;
+mod results;
+mod run;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -25,13 +28,11 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    Train(train::Args),
     Bench(bench::Args),
 }
 
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
-        Command::Train(args) => train::run(&args),
         Command::Bench(args) => bench::run(&args),
     };
     match result {

@@ -1,0 +1,9 @@
+//! The folder of a run: what it holds and how it is read again.
+
+mod environment;
+mod folder;
+mod history;
+
+pub use environment::environment;
+pub use folder::Folder;
+pub use history::{Epoch, read_history};
