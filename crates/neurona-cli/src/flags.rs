@@ -77,5 +77,11 @@ pub fn device(text: &str) -> Result<Device, String> {
 /// The one of several names that was most likely meant.
 pub fn nearest<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
     let score = |other: &&str| strsim::jaro_winkler(name, other);
-    known.iter().copied().map(|k| (score(&k), k)).filter(|(s, _)| *s > 0.75).max_by(|a, b| a.0.total_cmp(&b.0)).map(|b| b.1)
+    known
+        .iter()
+        .copied()
+        .map(|k| (score(&k), k))
+        .filter(|(s, _)| *s > 0.75)
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .map(|b| b.1)
 }

@@ -5,6 +5,7 @@ mod config;
 mod failure;
 mod flags;
 mod pictures;
+mod report;
 mod results;
 mod run;
 

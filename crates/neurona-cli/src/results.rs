@@ -120,9 +120,10 @@ impl Results {
         self.per_class.len() == n
             && self.confusion.len() == n
             && self.confusion.iter().all(|row| row.len() == n)
-            && self.mistakes.iter().all(|m| {
-                known(m.truth) && known(m.guess) && m.probabilities.iter().all(|(class, _)| known(*class))
-            })
+            && self
+                .mistakes
+                .iter()
+                .all(|m| known(m.truth) && known(m.guess) && m.probabilities.iter().all(|(class, _)| known(*class)))
     }
 
     /// As text for results.json.

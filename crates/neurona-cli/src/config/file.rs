@@ -45,10 +45,8 @@ fn parse(text: &str) -> Result<Settings, String> {
     for key in spanned.get_ref().keys() {
         let (name, at) = (key.get_ref().replace('_', "-"), line(key.span().start));
         if !known.contains(&name.as_str()) {
-            let hint = nearest(&name, &known).map_or_else(
-                || format!("settings are {}", known.join(", ")),
-                |near| format!("did you mean '{near}'?"),
-            );
+            let hint = nearest(&name, &known)
+                .map_or_else(|| format!("settings are {}", known.join(", ")), |near| format!("did you mean '{near}'?"));
             return Err(format!("line {at}: there is no setting '{}'; {hint}", key.get_ref()));
         }
         lines.push((key.get_ref().to_string(), name, at));
@@ -86,7 +84,10 @@ fn check(flags: &Command, name: &str, value: &Value) -> Result<(), String> {
 /// A setting as a serde value, for the list of what a run used.
 pub fn pairs(config: &impl Serialize) -> Vec<(String, String)> {
     let table = Table::try_from(config).unwrap_or_default();
-    table.into_iter().map(|(key, value)| (key, value.as_str().map_or_else(|| value.to_string(), String::from))).collect()
+    table
+        .into_iter()
+        .map(|(key, value)| (key, value.as_str().map_or_else(|| value.to_string(), String::from)))
+        .collect()
 }
 
 #[cfg(test)]

@@ -31,7 +31,11 @@ pub fn draw(area: &Area<'_>, results: &Results) -> Drawn {
     area.draw(&Rectangle::new([(BAR_LEFT, 58), (BAR_LEFT + 22, 70)], BLUE.filled()))?;
     area.draw_text("recognised (recall)", &text(15, INK, HPos::Left, VPos::Center), (BAR_LEFT + 30, 64))?;
     diamond(area, (BAR_LEFT + 220, 64))?;
-    area.draw_text("right when it says so (precision)", &text(15, INK, HPos::Left, VPos::Center), (BAR_LEFT + 234, 64))?;
+    area.draw_text(
+        "right when it says so (precision)",
+        &text(15, INK, HPos::Left, VPos::Center),
+        (BAR_LEFT + 234, 64),
+    )?;
 
     let bottom = TOP + n as i32 * row;
     for percent in (0..=100).step_by(20) {

@@ -61,7 +61,7 @@ fn matrix(area: &Area<'_>, results: &Results, layout: &Layout) -> Drawn {
     let (left, top) = (names.max((width - n * cell + names) / 2 - 10), 62);
     let middle = left + n * cell / 2;
     let title = format!("{:.1} % of {} {} images recognised", 100.0 * results.accuracy, results.images, results.split);
-    area.draw_text(&title, &text(22, INK, HPos::Center, VPos::Top), (middle.max(width / 2), 18))?;
+    area.draw_text(&title, &text(22, INK, HPos::Center, VPos::Top), (middle.clamp(260, width - 260), 18))?;
 
     for (truth, row) in results.confusion.iter().enumerate() {
         let total = row.iter().sum::<usize>().max(1) as f64;
@@ -97,6 +97,6 @@ fn matrix(area: &Area<'_>, results: &Results, layout: &Layout) -> Drawn {
     }
     let note = "rows: what it is; columns: what it was taken for";
     let bottom = below + if cell >= NAMED { names } else { 8 } + 26;
-    area.draw_text(note, &text(15, FAINT, HPos::Center, VPos::Bottom), (middle.max(width / 2), bottom))?;
+    area.draw_text(note, &text(15, FAINT, HPos::Center, VPos::Bottom), (middle.clamp(200, width - 200), bottom))?;
     Ok(())
 }

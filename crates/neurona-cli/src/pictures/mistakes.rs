@@ -24,19 +24,21 @@ pub fn draw(area: &Area<'_>, results: &Results, images: &[Option<Picture>]) -> D
         false => "The most confident mistakes",
     };
     area.draw_text(title, &text(24, INK, HPos::Left, VPos::Top), (20, 18))?;
-    grid(area, results, images, COLUMNS, TOP)
+    grid(area, results, images, COLUMNS, TILE.0, TOP)
 }
 
 /// A single row, as many as fit.
 pub fn row(area: &Area<'_>, results: &Results, images: &[Option<Picture>]) -> Drawn {
-    let columns = (area.dim_in_pixel().0 as usize - 20) / TILE.0 as usize;
+    let width = area.dim_in_pixel().0 as i32 - 20;
+    let columns = (width / TILE.0).max(1) as usize;
     let first = Results { mistakes: results.mistakes.iter().take(columns).cloned().collect(), ..results.clone() };
-    grid(area, &first, images, columns, 4)
+    area.draw_text("The most confident mistakes", &text(20, INK, HPos::Left, VPos::Top), (36, 0))?;
+    grid(area, &first, images, columns, width / columns as i32, 40)
 }
 
-fn grid(area: &Area<'_>, results: &Results, images: &[Option<Picture>], columns: usize, top: i32) -> Drawn {
+fn grid(area: &Area<'_>, results: &Results, images: &[Option<Picture>], columns: usize, step: i32, top: i32) -> Drawn {
     for (i, mistake) in results.mistakes.iter().enumerate() {
-        let place = (10 + (i % columns) as i32 * TILE.0, top + (i / columns) as i32 * TILE.1);
+        let place = (10 + (i % columns) as i32 * step, top + (i / columns) as i32 * TILE.1);
         tile(area, results, mistake, images.get(i).and_then(Option::as_ref), place)?;
     }
     Ok(())

@@ -31,7 +31,8 @@ pub struct Story<'a> {
 pub fn all(story: &Story<'_>) -> Outcome<Vec<(&'static str, Vec<u8>)>> {
     let Story { history, results, images, filters } = story;
     let (mut pictures, mut add) = (Vec::new(), Vec::<(&'static str, Drawn<Picture>)>::new());
-    let paint = |(width, height): (usize, usize), draw: &dyn Fn(&Area<'_>) -> Drawn| Picture::paint(width, height, draw);
+    let paint =
+        |(width, height): (usize, usize), draw: &dyn Fn(&Area<'_>) -> Drawn| Picture::paint(width, height, draw);
     add.push(("curves.png", paint((1800, 560), &|area| three_curves(area, history))));
     add.push(("confusion.png", paint(confusion::size(results), &|area| confusion::draw(area, results))));
     add.push(("classes.png", paint(classes::size(results), &|area| classes::draw(area, results))));
@@ -41,7 +42,7 @@ pub fn all(story: &Story<'_>) -> Outcome<Vec<(&'static str, Vec<u8>)>> {
         let filters = filters.pictures();
         add.push(("filters.png", paint(filters::size(filters.len()), &|area| filters::draw(area, &filters))));
     }
-    add.push(("result.png", paint((1800, 850), &|area| overview(area, story))));
+    add.push(("result.png", paint((1800, 890), &|area| overview(area, story))));
     for (name, picture) in add {
         let file = picture.and_then(|p| p.png()).map_err(|e| Failure::Told(format!("cannot draw {name}: {e}")))?;
         pictures.push((name, file));
@@ -72,21 +73,7 @@ fn overview(area: &Area<'_>, story: &Story<'_>) -> Drawn {
 mod tests {
     use super::*;
     use crate::results::tests::sample;
-
-    /// Epochs that go as one would hope.
-    pub(crate) fn epochs(n: usize) -> Vec<Epoch> {
-        let epoch = |i: usize| Epoch {
-            epoch: i + 1,
-            lr: 0.1 / (i + 1) as f64,
-            train_loss: 1.0 / (i + 1) as f64,
-            train_accuracy: 1.0 - 0.5 / (i + 1) as f64,
-            val_loss: 1.1 / (i + 1) as f64 + 0.1,
-            val_accuracy: 0.95 - 0.5 / (i + 1) as f64,
-            images_per_s: 1000.0,
-            seconds: 2.0,
-        };
-        (0..n).map(epoch).collect()
-    }
+    use crate::run::history::tests::epochs;
 
     #[test]
     fn every_picture_is_drawn_whatever_the_sizes() {

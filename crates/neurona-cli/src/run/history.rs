@@ -55,8 +55,23 @@ fn parse(text: &str) -> Result<Vec<Epoch>, String> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+
+    /// Epochs that go as one would hope.
+    pub(crate) fn epochs(n: usize) -> Vec<Epoch> {
+        let epoch = |i: usize| Epoch {
+            epoch: i + 1,
+            lr: 0.1 / (i + 1) as f64,
+            train_loss: 1.0 / (i + 1) as f64,
+            train_accuracy: 1.0 - 0.5 / (i + 1) as f64,
+            val_loss: 1.1 / (i + 1) as f64 + 0.1,
+            val_accuracy: 0.95 - 0.5 / (i + 1) as f64,
+            images_per_s: 1000.0,
+            seconds: 2.0,
+        };
+        (0..n).map(epoch).collect()
+    }
 
     #[test]
     fn columns_go_by_name_and_what_is_missing_is_no_number() {

@@ -2,7 +2,7 @@
 
 mod environment;
 mod folder;
-mod history;
+pub(crate) mod history;
 
 pub use environment::environment;
 pub use folder::Folder;
