@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """The PyTorch oracle: small vectors that `cargo test` compares Neurona with.
 
-    python3 -m venv V && V/bin/pip install torch numpy safetensors && V/bin/python tools/oracle.py
+    python3 -m venv V && V/bin/pip install torch torchvision numpy safetensors && V/bin/python tools/oracle.py
 
-writes into crates/neurona/tests/oracle/ (or `--out DIR`); about two minutes on one core.
+writes into crates/neurona/tests/oracle/ (or `--out DIR`); some minutes on one core.
 
     V/bin/python tools/oracle.py --check crates/neurona/tests/oracle
 
@@ -24,8 +24,8 @@ and its metadata holds, under each case's name, JSON such as
 
 Attributes are complete: every default is written out. A value v agrees with the expected tensor w when
 |v - w| <= tol * max(1, max|w|); NaN agrees with NaN and infinity with itself; tol 0 means equal values (-0 equals 0).
-Every f32 case was also computed in f64 and agrees within half its tol. `networks` has roles of its own:
-see oracle_cases/networks.py.
+Every f32 case was also computed in f64 and agrees within half its tol. `networks` and `classics` have roles of their own:
+see oracle_cases/networks.py and classics.py.
 """
 
 import argparse
@@ -46,6 +46,7 @@ from oracle_cases import (  # noqa: E402
     activations,
     attention,
     casts,
+    classics,
     elementwise,
     functions,
     imaging,
@@ -81,6 +82,7 @@ GROUPS = {
     "muon": [muon],
     "schedules": [schedules],
     "networks": [networks],
+    "classics": [classics],
 }
 
 

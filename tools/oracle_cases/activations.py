@@ -18,6 +18,7 @@ FUNCTIONS = {
     "silu": (lambda x: F.silu(x), [{}], []),
     "hardswish": (lambda x: F.hardswish(x), [{}], [-3.0, 0.0, 3.0]),
     "hardsigmoid": (lambda x: F.hardsigmoid(x), [{}], [-3.0, 0.0, 3.0]),
+    "relu6": (lambda x: F.relu6(x), [{}], [0.0, 6.0]),
     "softplus": (
         lambda x, beta, threshold: F.softplus(x, beta, threshold),
         [{"beta": 1.0, "threshold": 20.0}, {"beta": 2.5, "threshold": 4.0}],

@@ -72,6 +72,17 @@ pub enum Error {
         value: f64,
     },
 
+    /// Training went astray.
+    #[error("the loss became {loss} in epoch {epoch}, step {step}; try a lower learning rate")]
+    Diverged {
+        /// The loss: NaN or infinite.
+        loss: f64,
+        /// The epoch; the first is 1.
+        epoch: usize,
+        /// The batch in the epoch; the first is 1.
+        step: usize,
+    },
+
     /// An option has a value that it cannot have.
     #[error("{0}")]
     Argument(String),

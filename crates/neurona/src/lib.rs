@@ -49,12 +49,14 @@ mod error;
 pub mod graph;
 pub mod io;
 pub mod loss;
+pub mod metrics;
 pub mod models;
 pub mod nn;
 pub(crate) mod ops;
 pub mod optim;
 pub mod schedule;
 pub mod tensor;
+pub mod train;
 
 pub use error::{Error, OpError, Place, Result};
 pub use graph::cell::Cell;

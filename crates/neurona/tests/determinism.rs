@@ -1,6 +1,6 @@
 //! The same seed gives the same bits, whatever the number of threads; and plans are made as rarely as promised.
 
-use neurona::models::{course_cnn, lab::Lab, resnet::ResNet18Cifar};
+use neurona::models::{course_cnn, lab::Lab, resnet18_cifar};
 use neurona::nn::Forward;
 use neurona::optim::{Optimizer, Sgd};
 use neurona::{Result, Tensor, manual_seed, set_num_threads};
@@ -34,7 +34,7 @@ fn one_two_and_five_threads_give_the_same_bits() -> Result<()> {
         ("lab", Box::new(|| Ok(Box::new(Lab::new()?))), 4, 4),
         ("lab, odd batch", Box::new(|| Ok(Box::new(Lab::new()?))), 37, 2),
         ("course", Box::new(|| Ok(Box::new(course_cnn()?))), 24, 2),
-        ("resnet18", Box::new(|| Ok(Box::new(ResNet18Cifar::new(10)?))), 3, 2),
+        ("resnet18", Box::new(|| Ok(Box::new(resnet18_cifar(10)?))), 3, 2),
     ];
     for (name, make, batch, steps) in &networks {
         set_num_threads(1);

@@ -129,6 +129,7 @@ gradient_check!(gelu, |x| x[0].mul_scalar(3)?.gelu(), [3, 11]);
 gradient_check!(gelu_tanh, |x| x[0].mul_scalar(3)?.gelu_tanh(), [3, 11]);
 gradient_check!(silu, |x| x[0].mul_scalar(4)?.silu(), [1, 13]);
 gradient_check!(hardswish, |x| x[0].mul_scalar(4.1)?.hardswish(), [3, 11]);
+gradient_check!(relu6, |x| x[0].mul_scalar(8.3)?.relu6(), [3, 11]);
 gradient_check!(hardsigmoid, |x| x[0].mul_scalar(4.1)?.hardsigmoid(), [3, 11]);
 gradient_check!(softplus, |x| x[0].mul_scalar(3)?.softplus(1.0, 20.0), [3, 5]);
 gradient_check!(softplus_sharp, |x| x[0].softplus(3.0, 2.0), [3, 5]);

@@ -1,6 +1,6 @@
 //! Models as a user meets them: names, modes, statistics, files, errors.
 
-use neurona::models::{Lab, ResNet18Cifar, course_cnn, mlp};
+use neurona::models::{Lab, course_cnn, mlp, resnet18_cifar};
 use neurona::nn::{
     BatchNorm2d, Dropout, Embedding, Forward, LayerNorm, Linear, Module, MultiheadAttention, Parameter, ReLU,
     Sequential, StateDict,
@@ -60,7 +60,7 @@ fn names_are_pytorchs() -> Result<()> {
         }
     }
     resnet.extend(both(&["fc"]));
-    let net = ResNet18Cifar::new(10)?;
+    let net = resnet18_cifar(10)?;
     assert_eq!(names(&net), resnet);
     assert_eq!((net.num_parameters(), net.named_buffers().len()), (11_173_962, 60));
     let state = net.state_dict()?;
@@ -267,7 +267,7 @@ fn a_shape_error_names_op_path_and_shapes() -> Result<()> {
                  (input [4, 3, 14, 14], weight [16, 6, 5, 5], bias [16])";
     assert!(error.starts_with(start), "{error}");
 
-    let net = ResNet18Cifar::new(10)?;
+    let net = resnet18_cifar(10)?;
     net.parameters();
     let error = net.layer2[0].bn1.forward(&Tensor::zeros([2, 128], DType::F32)?).unwrap_err().to_string();
     assert!(error.starts_with("batch_norm at layer2.0.bn1: needs an input [n, c, h, w]"), "{error}");

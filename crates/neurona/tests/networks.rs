@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Case, cases, splitmix64, uniform};
-use neurona::models::{Lab, ResNet18Cifar, course_cnn, mlp};
+use neurona::models::{Lab, course_cnn, mlp, resnet18_cifar};
 use neurona::nn::{
     BatchNorm2d, Buffer, Conv2d, Flatten, Forward, Linear, MaxPool2d, Parameter, ReLU, Sequential, Sigmoid,
 };
@@ -61,7 +61,7 @@ fn bnnet_f32() -> Result<()> {
 }
 #[test]
 fn resnet18_f32() -> Result<()> {
-    follow("resnet18", &ResNet18Cifar::new(10)?, DType::F32, usize::MAX)
+    follow("resnet18", &resnet18_cifar(10)?, DType::F32, usize::MAX)
 }
 
 // The same in f64, where nothing is left to chance. The kernels for f64 are plain loops, so the larger networks take
@@ -102,7 +102,7 @@ fn bnnet_f64() -> Result<()> {
 }
 #[test]
 fn resnet18_f64() -> Result<()> {
-    let mut net = ResNet18Cifar::new(10)?;
+    let mut net = resnet18_cifar(10)?;
     widen_conv(&mut net.conv1)?;
     widen_norm(&mut net.bn1)?;
     let (mut inputs, mut outputs) = (64, 64);

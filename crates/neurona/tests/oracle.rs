@@ -216,6 +216,7 @@ oracle! {
         gelu => |c, x| one(if c.text("approximate") == "tanh" { x[0].gelu_tanh() } else { x[0].gelu() }),
         silu => |_, x| one(x[0].silu()),
         hardswish => |_, x| one(x[0].hardswish()),
+        relu6 => |_, x| one(x[0].relu6()),
         hardsigmoid => |_, x| one(x[0].hardsigmoid()),
         softplus => |c, x| one(x[0].softplus(c.float("beta"), c.float("threshold"))),
         layer_norm => |c, x| {

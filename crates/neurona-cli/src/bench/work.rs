@@ -3,7 +3,7 @@
 use clap::ValueEnum;
 use clap::builder::PossibleValue;
 use neurona::Result;
-use neurona::models::{self, lab::Lab, resnet::ResNet18Cifar};
+use neurona::models::{self, lab::Lab};
 use neurona::nn::Forward;
 
 /// A network and a batch size.
@@ -59,7 +59,7 @@ impl Work {
             Network::Lab => Box::new(Lab::new()?),
             Network::CourseCnn => Box::new(models::course_cnn()?),
             Network::Mlp(sizes) => Box::new(models::mlp(sizes)?),
-            Network::ResNet18 => Box::new(ResNet18Cifar::new(10)?),
+            Network::ResNet18 => Box::new(models::resnet18_cifar(10)?),
         })
     }
 }

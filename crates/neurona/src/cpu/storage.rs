@@ -46,12 +46,18 @@ impl Storage {
 
     /// These values, in memory from the pool.
     pub fn of<T: Plain>(values: impl ExactSizeIterator<Item = T>) -> Arc<Self> {
-        let storage = pool().take(values.len() * size_of::<T>());
+        Storage::filled(values.len(), |room| room.iter_mut().zip(values).for_each(|(to, value)| *to = value)).0
+    }
+
+    /// Room for `n` values that `fill` writes, in memory from the pool, and what `fill` gives. What it leaves out
+    /// keeps whatever value the room had.
+    pub fn filled<T: Plain, R>(n: usize, fill: impl FnOnce(&mut [T]) -> R) -> (Arc<Self>, R) {
+        let storage = pool().take(n * size_of::<T>());
         let buf = storage.buf();
-        // SAFETY: fresh from the pool, so nobody else reads or writes it.
-        let room = unsafe { buf.slice_mut::<T>(0..values.len()) };
-        room.iter_mut().zip(values).for_each(|(to, value)| *to = value);
-        storage
+        // SAFETY: fresh from the pool, so nobody else reads or writes it; blocks are zeroed when they are made, so
+        // every byte is initialised, and every bit pattern is a value of a plain type.
+        let result = fill(unsafe { buf.slice_mut::<T>(0..n) });
+        (storage, result)
     }
 
     /// Its bytes as a kernel's buffer.

@@ -27,3 +27,15 @@ pub trait Batches: Send + Sync {
     /// The batches of an epoch (the first is 0), beginning with the one at this place.
     fn epoch(&self, epoch: u64, first: usize) -> Result<Box<dyn Iterator<Item = Result<Batch>> + '_>>;
 }
+
+impl<B: Batches + ?Sized> Batches for &B {
+    fn images(&self) -> usize {
+        (**self).images()
+    }
+    fn batches(&self) -> usize {
+        (**self).batches()
+    }
+    fn epoch(&self, epoch: u64, first: usize) -> Result<Box<dyn Iterator<Item = Result<Batch>> + '_>> {
+        (**self).epoch(epoch, first)
+    }
+}

@@ -29,7 +29,9 @@ pub trait Dataset: Send + Sync {
     }
 }
 
-impl<D: Dataset + ?Sized> Dataset for Arc<D> {
+/// A set behind a pointer is a set.
+macro_rules! pointers { ($($pointer:ident),*) => { $(
+impl<D: Dataset + ?Sized> Dataset for $pointer<D> {
     fn len(&self) -> usize {
         (**self).len()
     }
@@ -46,3 +48,5 @@ impl<D: Dataset + ?Sized> Dataset for Arc<D> {
         (**self).describe(index)
     }
 }
+)* } }
+pointers!(Arc, Box);

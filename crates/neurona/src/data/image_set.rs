@@ -1,5 +1,6 @@
 //! A set of small images in memory.
 
+use super::{Dataset, Image};
 use crate::{Error, Result, Tensor};
 
 /// Images of one size with a label each, kept as bytes; a batch is normalised when it is taken.
@@ -34,7 +35,7 @@ pub struct Split {
 }
 
 impl ImageSet {
-    /// A set of images `[n, c, h, w]` of size `[c, h, w]`, with a label for each and a name for each label.
+    /// A set of images `[n, c, h, w]` of size `[c, h, w]`, grey or colour, with a label for each and a name for each label.
     /// Its batches go from 0 to 1 until [`normalised`](ImageSet::normalised) says otherwise.
     ///
     /// ```
@@ -55,6 +56,10 @@ impl ImageSet {
             return Err(Error::Argument(format!("label {label} of image {i} is not between 0 and {last}")));
         }
         let channels = size[0];
+        if !matches!(channels, 1 | 3) {
+            return Err(Error::Argument(format!("images have 1 channel (grey) or 3 (colour), not {channels}")));
+        }
+        let images = if channels == 1 { images } else { channels_last(&images, size) };
         Ok(ImageSet { images, labels, classes, size, mean: vec![0.0; channels], deviation: vec![1.0; channels] })
     }
 
@@ -106,7 +111,7 @@ impl ImageSet {
         &self.labels
     }
 
-    /// The bytes of all images, `[n, c, h, w]`.
+    /// The bytes of all images, `[n, h, w, c]`: channels last, as an [`Image`] has them.
     pub fn images(&self) -> &[u8] {
         &self.images
     }
@@ -146,13 +151,12 @@ impl ImageSet {
             let image = &self.images[place * bytes..(place + 1) * bytes];
             let mirrored = mirror(i);
             for (channel, table) in tables.iter().enumerate() {
-                let plane = &image[channel * height * width..(channel + 1) * height * width];
-                let value = |&p: &u8| table[p as usize];
-                for row in plane.chunks_exact(width.max(1)) {
+                let value = |pixel: &[u8]| table[pixel[channel] as usize];
+                for row in image.chunks_exact((width * channels).max(1)) {
                     if mirrored {
-                        pixels.extend(row.iter().rev().map(value));
+                        pixels.extend(row.chunks_exact(channels).rev().map(value));
                     } else {
-                        pixels.extend(row.iter().map(value));
+                        pixels.extend(row.chunks_exact(channels).map(value));
                     }
                 }
             }
@@ -165,5 +169,78 @@ impl ImageSet {
     fn tables(&self) -> Vec<[f32; 256]> {
         let table = |(mean, deviation)| std::array::from_fn(|byte| (byte as f32 / 255.0 - mean) / deviation);
         self.mean.iter().zip(&self.deviation).map(table).collect()
+    }
+}
+
+/// `[n, c, h, w]` as `[n, h, w, c]`: done once, so that reading an image is a copy.
+fn channels_last(images: &[u8], [channels, height, width]: [usize; 3]) -> Vec<u8> {
+    let plane = height * width;
+    let mut to = vec![0; images.len()];
+    if images.is_empty() {
+        return to;
+    }
+    for (image, to) in images.chunks_exact(channels * plane).zip(to.chunks_exact_mut(channels * plane)) {
+        for (channel, plane) in image.chunks_exact(plane).enumerate() {
+            to.iter_mut().skip(channel).step_by(channels).zip(plane).for_each(|(to, byte)| *to = *byte);
+        }
+    }
+    to
+}
+
+impl Dataset for ImageSet {
+    fn len(&self) -> usize {
+        self.labels.len()
+    }
+    fn classes(&self) -> &[String] {
+        &self.classes
+    }
+    fn labels(&self) -> &[i64] {
+        &self.labels
+    }
+    fn read(&self, index: usize, image: &mut Image) -> Result<()> {
+        let [channels, height, width] = self.size;
+        let bytes = channels * height * width;
+        let Some(from) = index.checked_mul(bytes).and_then(|start| self.images.get(start..start + bytes)) else {
+            return Err(Error::Argument(format!("there is no image {index}; the set has {}", self.len())));
+        };
+        image.refill([width, height, channels], |to| {
+            to.copy_from_slice(from);
+            Ok(())
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two images of 3 channels, 2 rows, 2 columns; bytes count up through planes.
+    fn colours() -> ImageSet {
+        ImageSet::new((0..24).collect(), vec![0, 0], vec!["a".to_string()], [3, 2, 2]).unwrap()
+    }
+
+    #[test]
+    fn an_image_read_has_its_channels_side_by_side() {
+        let mut image = Image::default();
+        colours().read(1, &mut image).unwrap();
+        assert_eq!((image.width(), image.height(), image.channels()), (2, 2, 3));
+        assert_eq!(image.bytes(), [12, 16, 20, 13, 17, 21, 14, 18, 22, 15, 19, 23]);
+        assert!(colours().read(2, &mut image).unwrap_err().to_string().contains("no image 2"));
+    }
+
+    #[test]
+    fn a_batch_has_its_channels_apart() {
+        let (x, _) = colours().batch(&[1]).unwrap();
+        let want: Vec<f32> = (12..24).map(|b| b as f32 / 255.0).collect();
+        assert_eq!(x.to_vec::<f32>().unwrap(), want);
+        let (x, _) = colours().batch_mirrored(&[0], |_| true).unwrap();
+        let want = [1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10].map(|b| b as f32 / 255.0);
+        assert_eq!(x.to_vec::<f32>().unwrap(), want);
+    }
+
+    #[test]
+    fn two_channels_are_refused() {
+        let two = ImageSet::new(vec![0; 2], vec![0], vec!["a".to_string()], [2, 1, 1]);
+        assert!(two.unwrap_err().to_string().contains("not 2"));
     }
 }

@@ -4,6 +4,7 @@
 //! create needs no gradient rule.
 
 mod elementwise;
+mod fold;
 mod layout;
 
 use super::ir::{Ir, IrNode, Kind, Value};
@@ -15,7 +16,7 @@ use std::collections::{HashMap, HashSet};
 /// Runs all passes. Without `fuse`, every op stays a step of its own.
 pub(crate) fn lower(ir: Ir, fuse: bool) -> Result<Ir> {
     let ir = widen(ir)?;
-    let ir = if fuse { fuse_relu(ir)? } else { ir };
+    let ir = if fuse { fuse_relu(fold::batch_norm(ir)?)? } else { ir };
     let ir = layout::choose(ir)?;
     let ir = elementwise::group(ir, fuse)?;
     prune(ir)

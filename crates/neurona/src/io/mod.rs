@@ -1,6 +1,8 @@
 //! What moves in and out: the tensors of a model by name, and the files that hold them.
 
-mod atomic;
+pub(crate) mod atomic;
+pub mod onnx;
+pub mod pickle;
 pub mod safetensors;
 mod state_dict;
 

@@ -4,6 +4,8 @@ mod bce;
 mod bce_with_logits;
 mod cross_entropy;
 mod l1;
+#[expect(clippy::module_inception)]
+mod loss;
 mod mse;
 mod nll;
 mod smooth_l1;
@@ -12,6 +14,7 @@ pub use bce::BCELoss;
 pub use bce_with_logits::BCEWithLogitsLoss;
 pub use cross_entropy::CrossEntropyLoss;
 pub use l1::L1Loss;
+pub use loss::Loss;
 pub use mse::MSELoss;
 pub use nll::NLLLoss;
 pub use smooth_l1::{HuberLoss, SmoothL1Loss};

@@ -1,10 +1,10 @@
 //! The small convolutional network of PyTorch's CIFAR-10 tutorial.
 
+use super::features;
 use crate::nn::{Conv2d, Forward, Linear, MaxPool2d, Module, ModulePath};
-use crate::{Result, Tensor};
+use crate::{Error, Result, Tensor};
 
-/// Two convolutions, each with ReLU and pooling, and three fully connected layers: 32 x 32 colour images to
-/// 10 classes.
+/// LeNet for colour images: two convolutions, each with ReLU and pooling, and three fully connected layers.
 ///
 /// ```
 /// use neurona::{DType, Tensor, models::Lab, nn::{Forward, Module}};
@@ -16,32 +16,50 @@ use crate::{Result, Tensor};
 /// ```
 #[derive(Debug, Module)]
 pub struct Lab {
-    /// 3 to 6 channels, 5 x 5.
+    /// The image's channels to 6, 5 x 5.
     pub conv1: Conv2d,
     /// Halves height and width; used twice.
     pub pool: MaxPool2d,
     /// 6 to 16 channels, 5 x 5.
     pub conv2: Conv2d,
-    /// 400 to 120.
+    /// What the second pooling leaves (400 numbers of 32 x 32 pixels), to 120.
     pub fc1: Linear,
     /// 120 to 84.
     pub fc2: Linear,
-    /// 84 to 10.
+    /// 84 to the classes.
     pub fc3: Linear,
     path: ModulePath,
 }
 
 impl Lab {
-    /// With fresh parameters.
+    /// With fresh parameters, for 32 x 32 colour images and 10 classes.
     #[track_caller]
     pub fn new() -> Result<Self> {
+        Lab::with([3, 32, 32], 10)
+    }
+
+    /// With fresh parameters, for images of this size (channels, height, width) and this many classes.
+    ///
+    /// ```
+    /// use neurona::{DType, Tensor, models::Lab, nn::Forward};
+    /// let y = Lab::with([1, 28, 28], 3)?.forward(&Tensor::zeros([2, 1, 28, 28], DType::F32)?)?;
+    /// assert_eq!(y.shape().to_string(), "[2, 3]");
+    /// # Ok::<(), neurona::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn with([channels, height, width]: [usize; 3], classes: usize) -> Result<Self> {
+        let left = |size: usize| (size.saturating_sub(4) / 2).saturating_sub(4) / 2;
+        if left(height) == 0 || left(width) == 0 {
+            let problem = format!("lenet needs images of 16 x 16 pixels or more, not {width} x {height}");
+            return Err(Error::Argument(problem));
+        }
         Ok(Lab {
-            conv1: Conv2d::new(3, 6, 5)?,
+            conv1: Conv2d::new(channels, 6, 5)?,
             pool: MaxPool2d::new(2),
             conv2: Conv2d::new(6, 16, 5)?,
-            fc1: Linear::new(16 * 5 * 5, 120)?,
+            fc1: Linear::new(features(16, left(height), left(width)), 120)?,
             fc2: Linear::new(120, 84)?,
-            fc3: Linear::new(84, 10)?,
+            fc3: Linear::new(84, classes)?,
             path: ModulePath::default(),
         })
     }

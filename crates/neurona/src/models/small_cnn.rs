@@ -1,5 +1,6 @@
 //! A small convolutional network for small images.
 
+use super::features;
 use crate::nn::{BatchNorm2d, Conv2d, Forward, Linear, Module, ModulePath};
 use crate::{Error, PoolOptions, Result, Tensor};
 
@@ -42,7 +43,7 @@ impl SmallCnn {
             bn1: BatchNorm2d::new(32)?,
             conv2: Conv2d::new(32, 64, 3)?.padding(1).without_bias(),
             bn2: BatchNorm2d::new(64)?,
-            fc: Linear::new(64 * (height / 4) * (width / 4), classes)?,
+            fc: Linear::new(features(64, height / 4, width / 4), classes)?,
             path: ModulePath::default(),
         })
     }

@@ -54,6 +54,14 @@ activation! {
     /// # Ok::<(), neurona::Error>(())
     /// ```
     ReLU |x| x.relu();
+    /// The input, limited to the range from 0 to 6.
+    ///
+    /// ```
+    /// use neurona::{Tensor, nn::{Forward, ReLU6}};
+    /// assert_eq!(ReLU6::new().forward(&Tensor::from([-1.0f32, 9.0]))?.to_vec::<f32>()?, [0.0, 6.0]);
+    /// # Ok::<(), neurona::Error>(())
+    /// ```
+    ReLU6 |x| x.relu6();
     /// 1 / (1 + e⁻ˣ).
     ///
     /// ```

@@ -71,10 +71,40 @@ pub fn fans(shape: impl Into<Shape>) -> Result<(usize, usize)> {
     Ok((inputs * window, outputs * window))
 }
 
+thread_local! {
+    /// How many more numbers may be left empty; `None` where they are drawn.
+    static ROOM: std::cell::Cell<Option<usize>> = const { std::cell::Cell::new(None) };
+}
+
+/// Builds a network whose parameters are about to be replaced: what would be drawn stays zero, no random numbers
+/// are used up, and more than `room` numbers in all are refused.
+pub(crate) fn left_empty<T>(room: usize, build: impl FnOnce() -> Result<T>) -> Result<T> {
+    struct Restore(Option<usize>);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            ROOM.set(self.0);
+        }
+    }
+    let _restore = Restore(ROOM.replace(Some(room)));
+    build()
+}
+
+/// Whether [`left_empty`] is at work.
+pub(crate) fn leaves_empty() -> bool {
+    ROOM.get().is_some()
+}
+
 /// Numbers made of a shape, after sizes that no machine has room for were refused.
 #[track_caller]
 fn drawn(shape: Shape, draw: impl FnOnce(usize) -> Vec<f32>) -> Result<Tensor> {
-    Tensor::zeros(&shape, DType::F32)?;
+    let zeros = Tensor::zeros(&shape, DType::F32)?;
+    if let Some(room) = ROOM.get() {
+        let left = room.checked_sub(shape.numel()).ok_or_else(|| {
+            Error::op("init", format!("a parameter {shape} is larger than what is there for it")).at(here())
+        })?;
+        ROOM.set(Some(left));
+        return Ok(zeros);
+    }
     Tensor::from_vec(draw(shape.numel()), shape)
 }
 

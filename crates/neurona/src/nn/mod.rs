@@ -59,7 +59,7 @@ mod state;
 mod upsample;
 
 pub use crate::io::StateDict;
-pub use activation::{ELU, GELU, Hardsigmoid, Hardswish, LeakyReLU, ReLU, SiLU, Sigmoid, Softplus, Tanh};
+pub use activation::{ELU, GELU, Hardsigmoid, Hardswish, LeakyReLU, ReLU, ReLU6, SiLU, Sigmoid, Softplus, Tanh};
 pub use adaptive_pool::AdaptiveAvgPool2d;
 pub use attention::MultiheadAttention;
 pub use batch_norm::{BatchNorm1d, BatchNorm2d};
@@ -70,6 +70,7 @@ pub use flatten::Flatten;
 pub use identity::Identity;
 pub use layer_norm::{GroupNorm, LayerNorm};
 pub use linear::Linear;
+pub(crate) use module::walk;
 pub use module::{Forward, Item, Module, Visitor};
 pub use neurona_derive::Module;
 pub use parameter::{Buffer, Mode, ModulePath, Parameter};

@@ -215,7 +215,7 @@ pub struct Visitor<'a> {
     meet: &'a mut dyn FnMut(&str, Item<'_>),
 }
 
-pub(super) fn walk<M: Module + ?Sized>(module: &M, meet: &mut dyn FnMut(&str, Item<'_>)) {
+pub(crate) fn walk<M: Module + ?Sized>(module: &M, meet: &mut dyn FnMut(&str, Item<'_>)) {
     module.visit(&mut Visitor { path: String::new(), meet });
 }
 

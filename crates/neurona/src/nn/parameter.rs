@@ -117,23 +117,31 @@ impl Module for Buffer {
 
 /// Whether a layer is training; starts true.
 #[derive(Debug)]
-pub struct Mode(AtomicBool);
+pub struct Mode {
+    training: AtomicBool,
+    held: AtomicBool,
+}
 
 impl Default for Mode {
     fn default() -> Self {
-        Mode(AtomicBool::new(true))
+        Mode { training: AtomicBool::new(true), held: AtomicBool::new(false) }
     }
 }
 
 impl Mode {
     /// Whether the layer is training.
     pub fn training(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+        self.training.load(Ordering::Relaxed) && !self.held.load(Ordering::Relaxed)
+    }
+
+    /// Holds the layer in evaluation mode whatever it is switched to (`true`), or lets go of it.
+    pub fn hold(&self, held: bool) {
+        self.held.store(held, Ordering::Relaxed);
     }
 
     /// Switches it.
     pub fn set(&self, training: bool) {
-        self.0.store(training, Ordering::Relaxed);
+        self.training.store(training, Ordering::Relaxed);
     }
 }
 

@@ -171,6 +171,7 @@ op_table! {
     unary::Neg, unary::Exp, unary::Log, unary::Sqrt, unary::Abs, unary::Square, unary::Reciprocal, unary::Rsqrt,
     unary::Sin, unary::Cos, unary::Log1p, unary::Expm1, unary::Erf, unary::Sign, unary::Floor, unary::Ceil, unary::Round,
     relu::Relu, relu::ReluGrad,
+    relu6::Relu6, relu6::Relu6Grad,
     sigmoid::Sigmoid,
     tanh::Tanh,
     leaky_relu::LeakyRelu, leaky_relu::LeakyReluGrad,
@@ -203,6 +204,7 @@ op_table! {
     max_pool2d::MaxPool2d, max_pool2d::MaxPool2dGrad,
     avg_pool2d::AvgPool2d, avg_pool2d::AvgPool2dGrad,
     batch_norm::BatchNormTrain, batch_norm::BatchNormTrainGrad, batch_norm::BatchNormEval, batch_norm::BatchNormEvalGrad,
+    batch_norm::BatchNormFold,
     layer_norm::LayerNorm, layer_norm::LayerNormGrad,
     softmax::Softmax, softmax::SoftmaxGrad,
     cross_entropy::CrossEntropy, cross_entropy::CrossEntropyGrad,
@@ -247,6 +249,7 @@ pub(crate) mod pow;
 pub(crate) mod prod;
 pub(crate) mod reduce;
 pub(crate) mod relu;
+pub(crate) mod relu6;
 pub(crate) mod reshape;
 pub(crate) mod rmsprop_step;
 pub(crate) mod roll;

@@ -30,6 +30,11 @@ impl Group {
         Group { parameters, lr: None, weight_decay: None }
     }
 
+    /// Whether it has no parameters.
+    pub fn is_empty(&self) -> bool {
+        self.parameters.is_empty()
+    }
+
     /// With this learning rate.
     pub fn lr(mut self, lr: f64) -> Self {
         self.lr = Some(lr);

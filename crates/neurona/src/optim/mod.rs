@@ -80,23 +80,34 @@ pub trait Optimizer: Send {
     }
 }
 
-impl Optimizer for Box<dyn Optimizer> {
-    fn stage(&mut self) -> Result<Vec<Cell>> {
-        (**self).stage()
-    }
-    fn parameters(&self) -> &[Parameter] {
-        (**self).parameters()
-    }
-    fn lr(&self) -> f64 {
-        (**self).lr()
-    }
-    fn set_lr(&mut self, lr: f64) {
-        (**self).set_lr(lr);
-    }
-    fn state_dict(&self) -> Result<StateDict> {
-        (**self).state_dict()
-    }
-    fn load_state_dict(&mut self, state: &StateDict) -> Result<()> {
-        (**self).load_state_dict(state)
-    }
+/// The methods of something that hands them on to the optimizer it points to.
+macro_rules! by_pointer {
+    () => {
+        fn stage(&mut self) -> Result<Vec<Cell>> {
+            (**self).stage()
+        }
+        fn parameters(&self) -> &[Parameter] {
+            (**self).parameters()
+        }
+        fn lr(&self) -> f64 {
+            (**self).lr()
+        }
+        fn set_lr(&mut self, lr: f64) {
+            (**self).set_lr(lr);
+        }
+        fn state_dict(&self) -> Result<StateDict> {
+            (**self).state_dict()
+        }
+        fn load_state_dict(&mut self, state: &StateDict) -> Result<()> {
+            (**self).load_state_dict(state)
+        }
+    };
+}
+
+impl<O: Optimizer + ?Sized> Optimizer for Box<O> {
+    by_pointer!();
+}
+
+impl<O: Optimizer + ?Sized> Optimizer for &mut O {
+    by_pointer!();
 }

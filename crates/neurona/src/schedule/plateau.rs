@@ -93,6 +93,26 @@ impl Plateau {
         self.lr
     }
 
+    /// What has changed since it was made: the learning rate, the best measure, and two counts.
+    pub fn state(&self) -> [f64; 4] {
+        [self.lr, self.best, self.bad as f64, self.cooling as f64]
+    }
+
+    /// Goes on from what [`Plateau::state`] gave.
+    ///
+    /// ```
+    /// use neurona::schedule::Plateau;
+    /// let mut first = Plateau::new(1.0).patience(1);
+    /// first.step(3.0);
+    /// first.step(3.0);
+    /// let mut second = Plateau::new(1.0).patience(1);
+    /// second.restore(first.state());
+    /// assert_eq!(first.step(3.0), second.step(3.0));
+    /// ```
+    pub fn restore(&mut self, [lr, best, bad, cooling]: [f64; 4]) {
+        (self.lr, self.best, self.bad, self.cooling) = (lr, best, bad as u64, cooling as u64);
+    }
+
     /// Takes a measure into account and gives the learning rate from here on.
     pub fn step(&mut self, measure: f64) -> f64 {
         let better = match (self.highest, self.absolute) {

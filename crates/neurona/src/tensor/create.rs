@@ -1,6 +1,7 @@
 //! Making tensors.
 
 use super::{DType, Device, Element, Meta, Number, Shape, Tensor, with_storage_type};
+use crate::cpu::kernel::Plain;
 use crate::cpu::storage::Storage;
 use crate::graph::node::{Inputs, Node, Source};
 use crate::ops::expand::Expand;
@@ -41,6 +42,18 @@ impl Tensor {
 
     pub(crate) fn of_storage(meta: Meta, storage: Arc<Storage>) -> Tensor {
         Tensor { node: Node::with_value(Source::Data, meta, Device::Cpu, false, storage), out: 0 }
+    }
+
+    /// A tensor whose elements `fill` writes where they will stay, and what `fill` gives; no tensor when it fails.
+    #[track_caller]
+    pub(crate) fn filled<T: Element + Plain, R>(
+        shape: impl Into<Shape>,
+        fill: impl FnOnce(&mut [T]) -> Result<R>,
+    ) -> Result<(Tensor, R)> {
+        let meta = Meta::new(shape, T::DTYPE);
+        checked("filled", &meta.shape).map_err(|e| e.at(super::here()))?;
+        let (storage, result) = Storage::filled(meta.shape.numel(), fill);
+        Ok((Tensor::of_storage(meta, storage), result?))
     }
 
     /// Plain numbers as a tensor whose values are inputs of plans: they may differ from run to run.

@@ -1,6 +1,9 @@
 //! Batch normalisation: each channel to mean 0 and variance 1, then scaled and shifted.
 
 pub(crate) mod cpu;
+mod fold;
+
+pub(crate) use fold::BatchNormFold;
 
 use super::{At, Op, Operation, Spatial, one};
 use crate::cpu::kernel::Kernel;

@@ -10,6 +10,7 @@ mod input_grad;
 #[cfg(test)]
 mod tests;
 mod weight_grad;
+mod winograd;
 
 pub use forward::Forward;
 pub use input_grad::InputGrad;

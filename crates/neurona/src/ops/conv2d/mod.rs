@@ -40,12 +40,14 @@ impl Default for Conv2dOptions {
     }
 }
 
-/// Operands: input [n, c, h, w], weight [k, c / groups, r, s], and maybe bias [k].
+/// Operands: input [n, c, h, w], weight [k, c / groups, r, s], and maybe bias [k] and scale [k].
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Conv2d {
     pub options: Conv2dOptions,
     /// Set by the lowering pass.
     pub activation: Activation,
+    /// Set by the lowering pass, with a bias: each filter is multiplied by its scale.
+    pub scaled: bool,
 }
 
 /// The gradient by the input, of the size given. Operands: dy, weight.
@@ -109,7 +111,8 @@ impl Operation for Conv2d {
         "conv2d"
     }
     fn describe(&self) -> String {
-        format!("conv2d{}", if self.activation == Activation::Relu { "·relu" } else { "" })
+        let norm = if self.scaled { "·batch_norm" } else { "" };
+        format!("conv2d{norm}{}", if self.activation == Activation::Relu { "·relu" } else { "" })
     }
     fn outputs(&self, inputs: &[&Meta]) -> Result<Metas> {
         let (x, w) = (inputs[0], inputs[1]);
@@ -149,7 +152,7 @@ impl Operation for Conv2d {
         let bias = inputs.len() > 2;
         Ok(match inputs[0].meta.dtype {
             DType::F64 => Box::new(reference::ForwardReference::<f64>::new(g, bias, self.activation)),
-            _ => Box::new(cpu::Forward::new(g, bias, self.activation)),
+            _ => Box::new(cpu::Forward::new(g, bias, self.scaled, self.activation)),
         })
     }
     fn with_relu(&self) -> Option<Op> {
@@ -219,7 +222,7 @@ impl Tensor {
     pub fn conv2d(&self, weight: &Tensor, bias: Option<&Tensor>, options: Conv2dOptions) -> Result<Tensor> {
         let mut operands: SmallVec<[&Tensor; 3]> = smallvec![self, weight];
         operands.extend(bias);
-        Tensor::apply(Conv2d { options, activation: Activation::None }, &operands)
+        Tensor::apply(Conv2d { options, activation: Activation::None, scaled: false }, &operands)
     }
 
     /// Convolution with zeros around the input such that the output has its size: PyTorch's `padding="same"`.

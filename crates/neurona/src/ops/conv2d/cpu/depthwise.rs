@@ -12,7 +12,7 @@ const CHANNELS: usize = 32;
 /// Which of the three passes.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Pass {
-    Forward { bias: bool, activation: Activation },
+    Forward { bias: bool, scaled: bool, activation: Activation },
     InputGrad,
     WeightGrad { with_bias: bool },
 }
@@ -66,7 +66,7 @@ impl Depthwise {
                 (Pass::WeightGrad { with_bias }, 0) => self.weight_grad(task, with_bias, io),
                 (Pass::WeightGrad { with_bias }, _) => self.reduce(with_bias, io),
                 (_, 0) => self.turn(io),
-                (Pass::Forward { bias, activation }, _) => self.forward(task, bias, activation, io),
+                (Pass::Forward { bias, activation, .. }, _) => self.forward(task, bias, activation, io),
                 (Pass::InputGrad, _) => self.input_grad(task, io),
             },
         );
@@ -81,6 +81,11 @@ impl Depthwise {
         for (tap, out) in out.chunks_exact_mut(c).enumerate() {
             for (channel, x) in out.iter_mut().enumerate() {
                 *x = weight[channel * taps + tap];
+            }
+            if let Pass::Forward { scaled: true, .. } = self.pass {
+                // SAFETY: no task writes an input.
+                let scale = unsafe { io.inputs[3].slice::<f32>() };
+                out.iter_mut().zip(scale).for_each(|(x, scale)| *x *= scale);
             }
         }
     }

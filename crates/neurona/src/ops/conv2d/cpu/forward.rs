@@ -2,19 +2,24 @@
 //! weights are the right operand.
 
 use super::depthwise::{Depthwise, Pass};
+use super::winograd::{self, Winograd};
 use super::{Cut, Geometry, PIXELS, pad};
 use crate::cpu::gemm::micro::{Start, Tile};
 use crate::cpu::gemm::panel::{Panel, Transposed, packed_width, panels};
 use crate::cpu::gemm::{Activation, DEPTH, task_count};
 use crate::cpu::kernel::{Io, Kernel, share};
+use crate::cpu::simd::vectorized;
 
 /// Convolution with `f32` elements: inputs `x` `[n, h, w, c]`, `weight` `[k, c/groups, r, s]` and,
-/// when asked, a bias of `k`; output `[n, oh, ow, k]`, overwritten.
+/// when asked, a bias of `k` and then a scale of `k` for the filters; output `[n, oh, ow, k]`, overwritten.
 pub struct Forward {
     g: Geometry,
     /// Another way, for one filter a channel.
     depthwise: Option<Depthwise>,
+    /// Another way, for 3×3 filters and many tiles.
+    winograd: Option<Winograd>,
     bias: bool,
+    scaled: bool,
     activation: Activation,
     cut: Cut,
     /// Panels of one group's output channels.
@@ -38,7 +43,7 @@ pub struct Forward {
 
 impl Forward {
     /// A convolution of the given sizes.
-    pub fn new(g: Geometry, bias: bool, activation: Activation) -> Self {
+    pub fn new(g: Geometry, bias: bool, scaled: bool, activation: Activation) -> Self {
         let (oh, ow) = (g.oh(), g.ow());
         let panels = panels(g.group_k());
         let tasks = task_count(g.flops() as usize);
@@ -68,8 +73,10 @@ impl Forward {
         let at_once = (DEPTH / length.max(1)).max(1);
         Forward {
             g,
-            depthwise: Depthwise::new(g, Pass::Forward { bias, activation }),
+            depthwise: Depthwise::new(g, Pass::Forward { bias, scaled, activation }),
+            winograd: Winograd::new(g, winograd::Pass::Forward { bias, scaled, activation }),
             bias,
+            scaled,
             activation,
             cut,
             panels,
@@ -115,6 +122,17 @@ impl Forward {
         };
         // SAFETY: no task writes an input, and each packs its own channels of its own panel.
         unsafe { filters.pack(io.workspace.ptr::<f32>().wrapping_add(at)) };
+        if self.scaled {
+            let column = group * g.group_k() + panel.start;
+            // SAFETY: no task writes an input.
+            let scale = unsafe { &io.inputs[3].slice::<f32>()[column..][..panel.columns] };
+            for tap in 0..g.taps() {
+                let steps = at + (tap * g.group_c() + channels.start) * width;
+                // SAFETY: what this task has just packed.
+                let packed = unsafe { io.workspace.slice_mut::<f32>(steps..steps + channels.len() * width) };
+                multiply_columns(packed, width, scale);
+            }
+        }
     }
 
     fn multiply(&self, task: usize, io: &Io<'_>) {
@@ -187,10 +205,33 @@ impl Forward {
     }
 }
 
+/// Multiplies each row of `width` by the columns' scales; what lies beyond them is filling.
+fn multiply_columns(rows: &mut [f32], width: usize, scale: &[f32]) {
+    vectorized(
+        #[inline(always)]
+        || {
+            for row in rows.chunks_exact_mut(width) {
+                row.iter_mut().zip(scale).for_each(|(x, scale)| *x *= scale);
+            }
+        },
+    );
+}
+
+#[cfg(test)]
+impl Forward {
+    /// In this way instead of the one that the sizes choose.
+    pub(super) fn by(self, winograd: Option<Winograd>) -> Self {
+        Forward { winograd, ..self }
+    }
+}
+
 impl Kernel for Forward {
     fn phases(&self) -> Vec<usize> {
         if let Some(depthwise) = &self.depthwise {
             return depthwise.phases();
+        }
+        if let Some(winograd) = &self.winograd {
+            return winograd.phases();
         }
         let tasks = if self.g.k == 0 { 0 } else { self.cut.parts() * self.panel_blocks };
         let packs = if tasks == 0 { 0 } else { self.g.groups * self.panels.len() * self.pieces };
@@ -201,12 +242,18 @@ impl Kernel for Forward {
         if let Some(depthwise) = &self.depthwise {
             return depthwise.workspace();
         }
+        if let Some(winograd) = &self.winograd {
+            return winograd.workspace();
+        }
         self.g.groups * self.packed_k * self.depth() * size_of::<f32>()
     }
 
     fn scratch(&self) -> usize {
         if self.depthwise.is_some() {
             return 0;
+        }
+        if let Some(winograd) = &self.winograd {
+            return winograd.scratch();
         }
         let g = &self.g;
         if !g.padded() {
@@ -219,6 +266,9 @@ impl Kernel for Forward {
     fn run(&self, phase: usize, task: usize, io: &Io<'_>) {
         if let Some(depthwise) = &self.depthwise {
             return depthwise.run(phase, task, io);
+        }
+        if let Some(winograd) = &self.winograd {
+            return winograd.run(phase, task, io);
         }
         if phase == 0 { self.pack(task, io) } else { self.multiply(task, io) }
     }

@@ -3,6 +3,7 @@
 //! reach them, so that strides waste nothing and no two tasks write the same place.
 
 use super::depthwise::{Depthwise, Pass};
+use super::winograd::{self, Winograd};
 use super::{Cut, Geometry};
 use crate::cpu::gemm::micro::{Start, Tile, widths};
 use crate::cpu::gemm::panel::{Panel, Transposed, packed_width, panels};
@@ -15,6 +16,8 @@ pub struct InputGrad {
     g: Geometry,
     /// Another way, for one filter a channel.
     depthwise: Option<Depthwise>,
+    /// Another way, for 3×3 filters and many tiles.
+    winograd: Option<Winograd>,
     /// Of input rows.
     cut: Cut,
     /// Whether a whole filter row is one run of columns (few channels), or one value is.
@@ -85,6 +88,7 @@ impl InputGrad {
         let mut grad = InputGrad {
             g,
             depthwise: Depthwise::new(g, Pass::InputGrad),
+            winograd: Winograd::new(g, winograd::Pass::InputGrad),
             cut,
             whole_rows,
             panels,
@@ -360,10 +364,21 @@ fn block_columns(panels: &[Panel], c: usize, units: std::ops::Range<usize>) -> u
     if units.is_empty() { 0 } else { end(units.end) - end(units.start) }
 }
 
+#[cfg(test)]
+impl InputGrad {
+    /// In this way instead of the one that the sizes choose.
+    pub(super) fn by(self, winograd: Option<Winograd>) -> Self {
+        InputGrad { winograd, ..self }
+    }
+}
+
 impl Kernel for InputGrad {
     fn phases(&self) -> Vec<usize> {
         if let Some(depthwise) = &self.depthwise {
             return depthwise.phases();
+        }
+        if let Some(winograd) = &self.winograd {
+            return winograd.phases();
         }
         let tasks = if self.g.c == 0 { 0 } else { self.cut.parts() * self.panel_blocks };
         let packs = if tasks == 0 { 0 } else { self.g.groups * self.panels.len() * self.pieces };
@@ -374,12 +389,18 @@ impl Kernel for InputGrad {
         if let Some(depthwise) = &self.depthwise {
             return depthwise.workspace();
         }
+        if let Some(winograd) = &self.winograd {
+            return winograd.workspace();
+        }
         self.packed_at(self.g.groups, 0) * size_of::<f32>()
     }
 
     fn scratch(&self) -> usize {
         if self.depthwise.is_some() {
             return 0;
+        }
+        if let Some(winograd) = &self.winograd {
+            return winograd.scratch();
         }
         if self.direct() {
             return 0;
@@ -390,6 +411,9 @@ impl Kernel for InputGrad {
     fn run(&self, phase: usize, task: usize, io: &Io<'_>) {
         if let Some(depthwise) = &self.depthwise {
             return depthwise.run(phase, task, io);
+        }
+        if let Some(winograd) = &self.winograd {
+            return winograd.run(phase, task, io);
         }
         if phase == 0 { self.pack(task, io) } else { self.multiply(task, io) }
     }

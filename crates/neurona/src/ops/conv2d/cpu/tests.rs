@@ -1,6 +1,7 @@
 //! The fast convolutions against the plain ones.
 
 use super::super::reference::{ForwardReference, InputGradReference, WeightGradReference};
+use super::winograd::{self, Winograd};
 use super::*;
 use crate::cpu::gemm::Activation;
 use crate::cpu::gemm::tests::{close, noise, run, wide};
@@ -22,13 +23,17 @@ fn check(g: Geometry) {
     let weight = g.k * g.c / g.groups * g.r * g.s;
     let window = g.c / g.groups * g.r * g.s;
     for (bias, activation) in [(false, Activation::None), (true, Activation::Relu)] {
-        let fast = Forward::new(g, bias, activation);
+        let fast = Forward::new(g, bias, false, activation).by(None);
         let plain = ForwardReference::<f64>::new(g, bias, activation);
         let mut inputs = vec![noise(x, 1), noise(weight, 2)];
         if bias {
             inputs.push(noise(g.k, 3));
         }
         compare(&fast, &plain, &mut inputs, &[y], window, &format!("forward {g:?}"));
+        if bias {
+            let fast = Forward::new(g, true, true, activation).by(None);
+            scaled(g, &fast, &plain, inputs, y);
+        }
 
         let (fast, plain) = (WeightGrad::new(g, bias), WeightGradReference::<f64>::new(g, bias));
         let sizes = [weight, g.k];
@@ -36,10 +41,23 @@ fn check(g: Geometry) {
         let mut inputs = [noise(x, 1), noise(y, 4)];
         compare(&fast, &plain, &mut inputs, sizes, pixels, &format!("weight_grad {g:?}"));
     }
-    let (fast, plain) = (InputGrad::new(g), InputGradReference::<f64>::new(g));
+    let (fast, plain) = (InputGrad::new(g).by(None), InputGradReference::<f64>::new(g));
     let mut inputs = [noise(y, 4), noise(weight, 2)];
     let terms = g.k / g.groups * g.r * g.s;
     compare(&fast, &plain, &mut inputs, &[x], terms, &format!("input_grad {g:?}"));
+}
+
+/// Filters that are scaled on the way give what filters give that were scaled before.
+fn scaled(g: Geometry, fast: &Forward, plain: &dyn Kernel, mut inputs: Vec<Vec<f32>>, y: usize) {
+    let window = g.c / g.groups * g.r * g.s;
+    let scale = noise(g.k, 5);
+    inputs.push(scale.clone());
+    let got = run(fast, &mut inputs, &[y], false);
+    for (filter, scale) in inputs[1].chunks_mut(window.max(1)).zip(&scale) {
+        filter.iter_mut().for_each(|x| *x *= scale);
+    }
+    let want = run(plain, &mut wide(&inputs[..3]), &[y], false);
+    close(&got[0], &want[0], window, &format!("scaled {g:?}"));
 }
 
 /// A square convolution without padding.
@@ -113,4 +131,50 @@ fn sweep() {
             groups,
         });
     }
+}
+
+/// The largest error of a value, relative to the largest value.
+fn error(fast: &dyn Kernel, plain: &dyn Kernel, inputs: &mut [Vec<f32>], size: usize, what: &str) -> f64 {
+    let want = run(plain, &mut wide(inputs), &[size], false).remove(0);
+    let got = run(fast, inputs, &[size], false).remove(0);
+    assert_eq!(got, run(fast, inputs, &[size], true).remove(0), "{what}");
+    let largest = want.iter().fold(0f64, |m, y| m.max(y.abs()));
+    got.iter().zip(&want).fold(0f64, |m, (x, y)| m.max((f64::from(*x) - y).abs())) / largest.max(1e-30)
+}
+
+/// Both passes in Winograd's way.
+fn check_winograd(g: Geometry) {
+    let (x, y, weight) = (g.n * g.h * g.w * g.c, g.n * g.oh() * g.ow() * g.k, g.k * g.c * 9);
+    let activation = Activation::Relu;
+    let pass = winograd::Pass::Forward { bias: true, scaled: false, activation };
+    let fast = Forward::new(g, true, false, activation).by(Winograd::possible(g, pass));
+    let plain = ForwardReference::<f64>::new(g, true, activation);
+    assert!(Winograd::possible(g, pass).is_some(), "{g:?}");
+    let mut inputs = vec![noise(x, 1), noise(weight, 2), noise(g.k, 3)];
+    let forward = error(&fast, &plain, &mut inputs, y, &format!("{g:?}"));
+    assert!(forward < 1e-5, "forward {g:?}: {forward:e}");
+    let pass = winograd::Pass::Forward { bias: true, scaled: true, activation };
+    let fast = Forward::new(g, true, true, activation).by(Winograd::possible(g, pass));
+    scaled(g, &fast, &plain, inputs, y);
+
+    let fast = InputGrad::new(g).by(Winograd::possible(g, winograd::Pass::InputGrad));
+    let back =
+        error(&fast, &InputGradReference::<f64>::new(g), &mut [noise(y, 4), noise(weight, 2)], x, &format!("{g:?}"));
+    assert!(back < 1e-5, "input_grad {g:?}: {back:e}");
+}
+
+#[test]
+fn winograd_ways() {
+    for (n, c, size, k, padding) in [
+        (2, 64, 32, 64, 1),
+        (3, 16, 9, 33, 0),
+        (1, 1, 3, 1, 0),
+        (5, 17, 4, 16, 2),
+        (2, 256, 8, 48, 1),
+        (9, 24, 7, 40, 1),
+        (1, 512, 4, 64, 1),
+    ] {
+        check_winograd(Geometry { padding: [padding, padding], ..square(n, c, size, k, 3) });
+    }
+    check_winograd(Geometry { padding: [1, 2], w: 5, ..square(2, 19, 11, 21, 3) });
 }

@@ -1,7 +1,8 @@
 //! Images that are part of the library, so that training can be tried without a download.
 
-use super::{ImageSet, Split, idx};
+use super::idx;
 use crate::Result;
+use crate::data::{ImageSet, Split};
 use std::path::Path;
 
 /// What Fashion-MNIST's labels mean.
@@ -14,7 +15,7 @@ const DEVIATION: f32 = 0.3530;
 
 macro_rules! asset {
     ($name:literal) => {
-        ($name, include_bytes!(concat!("../../assets/fashion-mnist/", $name)).as_slice())
+        ($name, include_bytes!(concat!("../../../assets/fashion-mnist/", $name)).as_slice())
     };
 }
 

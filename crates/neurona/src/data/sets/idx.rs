@@ -1,6 +1,6 @@
 //! The idx files of MNIST and its relatives, plain or gzipped.
 
-use super::ImageSet;
+use crate::data::ImageSet;
 use crate::{Error, Result};
 use flate2::read::MultiGzDecoder;
 use std::fs::File;

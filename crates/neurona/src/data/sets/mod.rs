@@ -1,0 +1,4 @@
+//! Data sets in their official files.
+
+pub mod embedded;
+pub mod idx;
