@@ -5,6 +5,8 @@ use std::sync::{Mutex, MutexGuard};
 
 #[path = "../../../examples/backprop_by_hand.rs"]
 mod backprop_by_hand;
+#[path = "../../../examples/compile_fit.rs"]
+mod compile_fit;
 #[path = "../../../examples/course_cnn.rs"]
 mod course_cnn;
 #[path = "../../../examples/sequential_500_256.rs"]
@@ -65,5 +67,13 @@ fn backpropagation_by_hand_is_the_engines() -> Result<()> {
     for sizes in [&[2, 3, 1][..], &[2, 3, 4, 1], &[5, 7, 1], &[4, 6, 5, 1]] {
         backprop_by_hand::compare(sizes)?;
     }
+    Ok(())
+}
+
+#[test]
+fn compile_and_fit_learn() -> Result<()> {
+    let _turn = turn();
+    let accuracy = compile_fit::train(1500, 3)?;
+    assert!(accuracy > 0.75, "{accuracy}");
     Ok(())
 }

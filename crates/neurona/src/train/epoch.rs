@@ -56,8 +56,8 @@ impl Run<'_, '_> {
             self.at.sums.waiting += asked.elapsed().as_secs_f64();
             let Some(batch) = next.transpose()? else { break };
             if waiting == 0 {
-                self.setup.rate.set(self.driver.optimizer_mut(), self.at.step, self.at.epoch);
-                self.driver.optimizer_mut().zero_grad();
+                self.setup.rate.set(self.setup.driver.optimizer_mut(), self.at.step, self.at.epoch);
+                self.setup.driver.optimizer_mut().zero_grad();
                 group = self.setup.accumulate.min(total.saturating_sub(self.at.batch)).max(1);
             }
             waiting += 1;
@@ -127,8 +127,8 @@ impl Run<'_, '_> {
     }
 
     fn update(&mut self) -> Result<()> {
-        self.setup.clip.apply(self.driver.optimizer())?;
-        self.driver.optimizer_mut().step()?;
+        self.setup.clip.apply(self.setup.driver.optimizer())?;
+        self.setup.driver.optimizer_mut().step()?;
         self.at.step += 1;
         Ok(())
     }
