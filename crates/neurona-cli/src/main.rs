@@ -8,8 +8,15 @@ mod pictures;
 mod report;
 mod results;
 mod run;
+mod completions;
+mod data;
+mod doctor;
+mod failure;
+mod flags;
+mod summary;
+mod train;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use std::process::ExitCode;
 
 /// Trains and measures image classifiers.
@@ -30,11 +37,19 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Bench(bench::Args),
+    Completions(completions::Args),
+    Data(data::Args),
+    Doctor(doctor::Args),
+    Summary(summary::Args),
 }
 
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Bench(args) => bench::run(&args),
+        Command::Completions(args) => completions::run(&args, Cli::command()),
+        Command::Data(args) => data::run(&args),
+        Command::Doctor(args) => doctor::run(&args),
+        Command::Summary(args) => summary::run(&args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
