@@ -3,6 +3,7 @@
 use super::names::{Amp, Augment, ClassWeights, DeviceName, Opt, Scheduler};
 use super::{Config, Settings};
 use crate::failure::{Failure, Outcome};
+use neurona::models::Spec;
 
 /// Images up to this size are small: networks for them keep their resolution.
 const SMALL: usize = 64;
@@ -16,8 +17,6 @@ pub struct Facts {
     pub images: usize,
     /// Whether the data has a part for validation.
     pub has_val: bool,
-    /// Classes.
-    pub classes: usize,
     /// Channels, height and width of a typical image.
     pub size: [usize; 3],
     /// Whether all images have that size.
@@ -147,9 +146,9 @@ fn image_size(facts: &Facts) -> (usize, String) {
 fn model(chooser: &mut Chooser, asked: Option<String>, facts: &Facts, image_size: usize) -> String {
     match asked {
         // The network for photographs throws away three quarters of the pixels at each of its first two layers.
-        Some(name) if name == "resnet18" && image_size <= SMALL => {
-            let reason = format!("resnet18 as it is built for images of {image_size} x {image_size} pixels");
-            chooser.pick("model", None, ("resnet18_cifar".to_string(), reason))
+        Some(name) if image_size <= SMALL && Spec::NAMES.contains(&format!("{name}_cifar").as_str()) => {
+            let reason = format!("{name} as it is built for images of {image_size} x {image_size} pixels");
+            chooser.pick("model", None, (format!("{name}_cifar"), reason))
         }
         Some(name) => name,
         None if image_size <= SMALL => {
@@ -227,16 +226,7 @@ mod tests {
     use crate::config::{read, write};
 
     fn facts(images: usize, size: [usize; 3]) -> Facts {
-        Facts {
-            name: "pets".into(),
-            images,
-            has_val: false,
-            classes: 3,
-            size,
-            one_size: false,
-            imbalance: 1.0,
-            has_sides: false,
-        }
+        Facts { name: "pets".into(), images, has_val: false, size, one_size: false, imbalance: 1.0, has_sides: false }
     }
 
     fn chosen(settings: Settings, facts: &Facts) -> (Config, Vec<Choice>) {

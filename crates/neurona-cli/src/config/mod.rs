@@ -8,7 +8,7 @@ mod resolved;
 mod settings;
 
 pub use choose::{Choice, Facts, choose};
-pub use file::{merge, read, write};
-pub use names::{Amp, Augment, ClassWeights, DeviceName, Opt, Scheduler};
+pub use file::{merge, pairs, read, write};
+pub use names::{Augment, ClassWeights, Opt, Scheduler};
 pub use resolved::Config;
 pub use settings::Settings;

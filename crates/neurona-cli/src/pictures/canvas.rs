@@ -1,5 +1,7 @@
 //! Paper to draw on, and PNG files of it.
 
+use crate::failure::{Failure, Outcome};
+use neurona::data::Image;
 use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::register_font;
@@ -47,6 +49,20 @@ impl Picture {
         area.present()?;
         drop(area);
         Ok(Picture { width, height, rgb })
+    }
+
+    /// An image as a picture: grey becomes three times the same.
+    pub fn of(image: &Image) -> Self {
+        let rgb = match image.channels() {
+            1 => image.bytes().iter().flat_map(|grey| [*grey; 3]).collect(),
+            _ => image.bytes().to_vec(),
+        };
+        Picture { width: image.width(), height: image.height(), rgb }
+    }
+
+    /// As a PNG file, or a word on why not.
+    pub fn png_file(&self) -> Outcome<Vec<u8>> {
+        self.png().map_err(|e| Failure::Told(format!("cannot make a PNG file: {e}")))
     }
 
     /// As a PNG file.

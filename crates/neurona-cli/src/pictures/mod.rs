@@ -33,7 +33,10 @@ pub fn all(story: &Story<'_>) -> Outcome<Vec<(&'static str, Vec<u8>)>> {
     let (mut pictures, mut add) = (Vec::new(), Vec::<(&'static str, Drawn<Picture>)>::new());
     let paint =
         |(width, height): (usize, usize), draw: &dyn Fn(&Area<'_>) -> Drawn| Picture::paint(width, height, draw);
-    add.push(("curves.png", paint((1800, 560), &|area| three_curves(area, history))));
+    if !history.is_empty() {
+        add.push(("curves.png", paint((1800, 560), &|area| three_curves(area, history))));
+        add.push(("result.png", paint((1800, 890), &|area| overview(area, story))));
+    }
     add.push(("confusion.png", paint(confusion::size(results), &|area| confusion::draw(area, results))));
     add.push(("classes.png", paint(classes::size(results), &|area| classes::draw(area, results))));
     let grid = mistakes::size(results.mistakes.len());
@@ -42,7 +45,6 @@ pub fn all(story: &Story<'_>) -> Outcome<Vec<(&'static str, Vec<u8>)>> {
         let filters = filters.pictures();
         add.push(("filters.png", paint(filters::size(filters.len()), &|area| filters::draw(area, &filters))));
     }
-    add.push(("result.png", paint((1800, 890), &|area| overview(area, story))));
     for (name, picture) in add {
         let file = picture.and_then(|p| p.png()).map_err(|e| Failure::Told(format!("cannot draw {name}: {e}")))?;
         pictures.push((name, file));
@@ -84,7 +86,7 @@ mod tests {
             let images: Vec<_> = (0..24).map(|i| (i % 3 > 0).then(|| image.clone())).collect();
             let story = Story { history: &history, results: &results, images: &images, filters: Some(&filters) };
             let pictures = all(&story).unwrap();
-            assert_eq!(pictures.len(), 6);
+            assert_eq!(pictures.len(), if length == 0 { 4 } else { 6 });
             for (name, file) in pictures {
                 assert!(file.starts_with(b"\x89PNG") && file.len() > 2000, "{name}");
                 if let Ok(folder) = std::env::var("NEURONA_KEEP_PICTURES") {

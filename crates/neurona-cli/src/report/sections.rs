@@ -26,8 +26,10 @@ pub fn headline(report: &Report<'_>) -> String {
         ("F1, mean of classes", percent(results.mean.f1), "precision and recall together".to_string()),
         ("Loss", format!("{:.4}", results.loss), "cross-entropy".to_string()),
         ("Calibration error", percent(results.calibration.error), "how far sure is from right".to_string()),
-        ("Training", time, format!("{} epochs", report.history.len())),
     ];
+    if !report.history.is_empty() {
+        figures.push(("Training", time, format!("{} epochs", report.history.len())));
+    }
     if results.classes.len() > 5 {
         figures.insert(1, ("Top 5", percent(results.top5), "right class among the five likeliest".to_string()));
     }
@@ -43,6 +45,9 @@ pub fn headline(report: &Report<'_>) -> String {
 /// Loss and accuracy over the epochs, and the table they come from.
 pub fn curves(report: &Report<'_>) -> String {
     let epochs = report.history.len();
+    if epochs == 0 {
+        return String::new();
+    }
     let figures = charts::lines_of(report.history).map(|(id, title, unit, lines)| {
         format!(
             "<figure><figcaption>{title} <span class=\"key train\">training</span> \

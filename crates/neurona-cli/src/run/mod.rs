@@ -1,9 +1,9 @@
-//! The folder of a run: what it holds and how it is read again.
+//! What the folder of a run holds besides checkpoints, and how it is read again.
 
 mod environment;
-mod folder;
 pub(crate) mod history;
+mod story;
 
 pub use environment::environment;
-pub use folder::Folder;
 pub use history::{Epoch, read_history};
+pub use story::{Mistakes, write_story};
