@@ -28,23 +28,27 @@ pub fn run(what: &Path, asked: &Settings) -> Outcome {
     let settings = config::merge(&saved, asked)?;
     apply_threads(settings.threads);
     // Read before anything else: most mistakes are a wrong file.
-    let done = Checkpoint::open(&checkpoint)?.epochs_done();
+    let done = checkpoint.as_ref().map(|path| Checkpoint::open(path).map(|c| c.epochs_done())).transpose()?;
     let opened = pipeline::open(settings.data.as_deref().unwrap_or("embedded"))?;
     let (config, choices) = config::choose(settings, &pipeline::facts(&opened)?)?;
     let session = Session::new(&opened, config)?;
     introduce(&opened, &session, &choices)?;
-    say(format!("Going on after epoch {done} of {}", session.config.epochs))?;
-    session.train(&folder, Some(&checkpoint))
+    let epochs = session.config.epochs;
+    match done {
+        Some(done) => say(format!("Going on after epoch {done} of {epochs}"))?,
+        None => say("Nothing was saved yet: beginning again")?,
+    }
+    session.train(&folder, checkpoint.as_deref())
 }
 
-/// The folder of a run, and the checkpoint to go on from.
-fn find(what: &Path) -> Outcome<(RunDir, PathBuf)> {
+/// The folder of a run, and the checkpoint to go on from; none when it ended before it saved anything.
+fn find(what: &Path) -> Outcome<(RunDir, Option<PathBuf>)> {
     let wrong = |problem: &str| Failure::Usage(format!("{}: {problem}", what.display()));
     if what.is_dir() {
         let checkpoint = what.join("checkpoints/last.safetensors");
-        return match checkpoint.is_file() {
-            true => Ok((RunDir::open(what)?, checkpoint)),
-            false => Err(wrong("is not the folder of a run: it has no checkpoints/last.safetensors")),
+        return match what.join("config.toml").is_file() {
+            true => Ok((RunDir::open(what)?, Some(checkpoint).filter(|path| path.is_file()))),
+            false => Err(wrong("is not the folder of a run: it has no config.toml")),
         };
     }
     if !what.is_file() {
@@ -52,7 +56,7 @@ fn find(what: &Path) -> Outcome<(RunDir, PathBuf)> {
     }
     let folder = what.canonicalize().ok().and_then(|p| p.parent()?.parent().map(Path::to_path_buf));
     match folder.filter(|folder| folder.join("config.toml").is_file()) {
-        Some(folder) => Ok((RunDir::open(folder)?, what.to_path_buf())),
+        Some(folder) => Ok((RunDir::open(folder)?, Some(what.to_path_buf()))),
         None => Err(wrong("is not a checkpoint in a run's folder: there is no config.toml above it")),
     }
 }
