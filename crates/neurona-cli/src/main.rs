@@ -17,6 +17,10 @@ mod report;
 mod results;
 mod run;
 mod summary;
+mod convert;
+mod failure;
+mod flags;
+mod inspect;
 mod train;
 
 use clap::{CommandFactory, Parser, Subcommand};
@@ -50,6 +54,8 @@ enum Command {
     Bench(bench::Args),
     Doctor(doctor::Args),
     Completions(completions::Args),
+    Convert(convert::Args),
+    Inspect(inspect::Args),
 }
 
 fn main() -> ExitCode {
@@ -63,6 +69,8 @@ fn main() -> ExitCode {
         Command::Bench(args) => bench::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Completions(args) => completions::run(&args, Cli::command()),
+        Command::Convert(args) => convert::run(&args),
+        Command::Inspect(args) => inspect::run(&args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

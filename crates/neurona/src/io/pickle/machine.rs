@@ -8,6 +8,9 @@ use super::{MOST_VALUES, Value, settle};
 use std::collections::HashMap;
 use std::sync::Arc;
 
+/// Bytes of a module's, class's or function's name.
+const LONGEST_NAME: usize = 400;
+
 /// A value's place in the list.
 pub type Id = u32;
 
@@ -293,6 +296,10 @@ impl Machine {
     }
 
     fn global(&mut self, module: &str, name: &str) -> Result<(), Stop> {
+        // A name may be used often: it is copied each time.
+        if module.len().max(name.len()) > LONGEST_NAME {
+            return Err("the name of a class or function is too long".into());
+        }
         let global = Global { module: module.into(), name: name.into() };
         if !harmless(&global) {
             return Err(Stop::Refused(format!("it names {global}, which is no data")));
