@@ -3,11 +3,13 @@
 mod bench;
 mod completions;
 mod config;
+mod convert;
 mod data;
 mod doctor;
 mod eval;
 mod failure;
 mod flags;
+mod inspect;
 mod judge;
 mod pictures;
 mod pipeline;
@@ -17,10 +19,6 @@ mod report;
 mod results;
 mod run;
 mod summary;
-mod convert;
-mod failure;
-mod flags;
-mod inspect;
 mod train;
 
 use clap::{CommandFactory, Parser, Subcommand};

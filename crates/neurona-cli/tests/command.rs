@@ -14,10 +14,7 @@ fn version_and_help() {
         let help = neurona(&[command, "--help"]);
         assert!(help.status.success() && text(&help.stdout).contains("Example:"), "{command}");
     }
-    for arguments in [&["--help"][..]] {
-        let help = neurona(arguments);
-        assert!(help.status.success() && text(&help.stdout).contains("Example:"), "{arguments:?}");
-    }
+    assert!(text(&neurona(&["--help"]).stdout).contains("Example:"));
 }
 
 #[test]

@@ -9,7 +9,7 @@ use crate::pipeline::{self, Parts};
 use neurona::Tensor;
 use neurona::data::sets::Opened;
 use neurona::data::{Batches, CutMix, DataLoader, Mix, MixUp};
-use neurona::io::safetensors;
+use neurona::io;
 use neurona::loss::CrossEntropyLoss;
 use neurona::models::{Card, Spec, transfer};
 use neurona::nn::{Forward, Module};
@@ -50,7 +50,7 @@ impl Session {
         neurona::manual_seed(config.seed);
         let net = spec.build()?;
         if let Some(file) = &config.weights {
-            let report = transfer::load(&spec, &net, &safetensors::load(file)?, transfer::Stem::Average)?;
+            let report = transfer::load(&spec, &net, &io::load(file)?, transfer::Stem::Average)?;
             say(format!("{file}: {} tensors taken, {} made new", report.taken.len(), report.fresh.len()))?;
         }
         if config.freeze {
