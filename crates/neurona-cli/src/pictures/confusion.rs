@@ -77,7 +77,7 @@ fn matrix(area: &Area<'_>, results: &Results, layout: &Layout) -> Drawn {
                 area.draw(&Rectangle::new([(x, y), (x + cell, y + cell)], GRID))?;
             }
             if *count > 0 && cell >= NUMBERED {
-                let colour = if share > 0.35 { WHITE } else { INK };
+                let colour = if share > 0.8 { WHITE } else { INK };
                 let digits = count.to_string();
                 let size = (cell as f64 / digits.len().max(2) as f64 * 1.3) as i32;
                 let style = text(size.clamp(9, 16), colour, HPos::Center, VPos::Center);

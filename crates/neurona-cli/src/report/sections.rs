@@ -6,6 +6,8 @@ use crate::results::{Mistake, Results};
 
 /// A matrix of more classes is shown by its worst cells only: a page of a million cells helps nobody.
 const MOST_CELLS: usize = 120;
+/// A matrix of more classes has no numbers in its cells.
+const LARGE: usize = 40;
 
 fn percent(share: f64) -> String {
     format!("{:.1} %", 100.0 * share)
@@ -107,11 +109,10 @@ pub fn confusion(results: &Results) -> String {
         true => "<p>The whole matrix is in confusion.csv and pictures/confusion.png.</p>\n".to_string(),
         false => matrix(results),
     };
-    section(
-        "confusions",
-        "What it confuses",
-        &format!("<div class=\"sides\">\n<div>{matrix}</div>\n<div>{list}</div>\n</div>\n"),
-    )
+    // A large matrix needs the width of the page.
+    let beside = if results.classes.len() > LARGE { "" } else { " class=\"sides\"" };
+    let body = format!("<div{beside}>\n<div>{matrix}</div>\n<div>{list}</div>\n</div>\n");
+    section("confusions", "What it confuses", &body)
 }
 
 fn matrix(results: &Results) -> String {
@@ -125,18 +126,21 @@ fn matrix(results: &Results) -> String {
         for (guess, count) in row.iter().enumerate() {
             // The root makes single mistakes visible.
             let share = (*count as f64 / total).sqrt();
-            let class = if truth == guess { "right" } else { "wrong" };
+            // White is readable on the full colour only; black on all that is lighter.
+            let class = match (truth == guess, share) {
+                (true, 0.94..) => "right full",
+                (true, _) => "right",
+                (false, 0.97..) => "wrong full",
+                (false, _) => "wrong",
+            };
             rows += &match count {
                 0 => "<td></td>".to_string(),
-                n => format!(
-                    "<td class=\"{class}{}\" style=\"--s:{share:.2}\">{n}</td>",
-                    if share > 0.6 { " full" } else { "" }
-                ),
+                n => format!("<td class=\"{class}\" style=\"--s:{share:.2}\">{n}</td>"),
             };
         }
         rows += "</tr>\n";
     }
-    let size = if n > 40 {
+    let size = if n > LARGE {
         "tiny"
     } else if n > 16 {
         "small"
