@@ -2,20 +2,12 @@
 
 mod bench;
 mod completions;
-mod convert;
-mod data;
-mod doctor;
-mod export;
-mod failure;
-mod failure;
-mod flags;
-mod flags;
-mod inspect;
 mod config;
 mod convert;
 mod data;
 mod doctor;
 mod eval;
+mod export;
 mod failure;
 mod flags;
 mod inspect;
