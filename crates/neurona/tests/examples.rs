@@ -109,6 +109,7 @@ fn the_lab_without_its_data_says_how_to_get_it() {
     assert_eq!(error, "./no-such-folder: there is no CIFAR-10 here; `neurona data get cifar10` downloads it");
 }
 
+#[test]
 fn compile_and_fit_learn() -> Result<()> {
     let _turn = turn();
     let accuracy = compile_fit::train(1500, 3)?;
