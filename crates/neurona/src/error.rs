@@ -57,6 +57,15 @@ pub enum Error {
         problem: String,
     },
 
+    /// Something could not be fetched from the network.
+    #[error("cannot download {url}: {problem}")]
+    Download {
+        /// The address.
+        url: String,
+        /// What went wrong, and what to do.
+        problem: String,
+    },
+
     /// The check for NaN and infinity found one.
     #[error("{op}{place} produced {count} values that are NaN or infinite, the first at index {first} ({value}){}", place.line())]
     NotFinite {

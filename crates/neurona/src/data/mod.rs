@@ -3,6 +3,7 @@
 mod batch;
 mod dataset;
 mod decode;
+pub mod download;
 mod draws;
 mod image;
 mod image_set;

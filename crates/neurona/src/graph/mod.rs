@@ -7,5 +7,6 @@ pub(crate) mod gradient;
 pub mod ir;
 pub(crate) mod lower;
 pub(crate) mod node;
+pub(crate) mod outline;
 pub(crate) mod plan;
 pub(crate) mod walk;

@@ -56,6 +56,7 @@ mod pool;
 mod sequential;
 mod softmax;
 mod state;
+mod summary;
 mod upsample;
 
 pub use crate::io::StateDict;
@@ -78,4 +79,5 @@ pub use pool::{AvgPool2d, MaxPool2d};
 pub use sequential::Sequential;
 pub use softmax::{LogSoftmax, Softmax};
 pub use state::LoadReport;
+pub use summary::{Row, Summary, summary};
 pub use upsample::Upsample;

@@ -63,6 +63,10 @@ impl Operation for MatMul {
         let batch = (a.shape.len() == 3).then_some(s.batch);
         one(Meta::new(batch.into_iter().chain([s.m, s.n]).collect::<Shape>(), a.dtype))
     }
+    fn multiply_adds(&self, inputs: &[&Meta], _outputs: &[Meta]) -> u64 {
+        let sizes = self.sizes(inputs[0], inputs[1]);
+        sizes.map_or(0, |s| [s.batch, s.m, s.n, s.k].iter().fold(1, |n: u64, d| n.saturating_mul(*d as u64)))
+    }
     fn gradient(&self, at: &At<'_>) -> Result<Vec<Option<Tensor>>> {
         let (a, b, dy) = (&at.inputs[0], &at.inputs[1], &at.dy()?);
         let product = |x: &Tensor, tx: bool, y: &Tensor, ty: bool| {

@@ -53,6 +53,11 @@ pub(crate) trait Operation: Debug {
         Err(Error::op(self.name(), "has no kernel for CPU cores"))
     }
 
+    /// Products that are summed up, for summaries: what people count when they compare networks.
+    fn multiply_adds(&self, _inputs: &[&Meta], _outputs: &[Meta]) -> u64 {
+        0
+    }
+
     /// Whether it only moves elements and so takes any element type.
     fn moves_only(&self) -> bool {
         false

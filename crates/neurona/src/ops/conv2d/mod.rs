@@ -128,6 +128,10 @@ impl Operation for Conv2d {
         }
         one(Meta::new([g.n, g.k, g.oh(), g.ow()], x.dtype))
     }
+    fn multiply_adds(&self, inputs: &[&Meta], outputs: &[Meta]) -> u64 {
+        let per_output: usize = inputs[1].shape[1..].iter().product();
+        (outputs[0].shape.numel() as u64).saturating_mul(per_output as u64)
+    }
     fn gradient(&self, at: &At<'_>) -> Result<Vec<Option<Tensor>>> {
         let (x, w, dy, options) = (&at.inputs[0], &at.inputs[1], &at.dy()?, self.options);
         let by_x = at.when(0, || {
