@@ -7,6 +7,7 @@ mod convert;
 mod data;
 mod doctor;
 mod eval;
+mod export;
 mod failure;
 mod flags;
 mod inspect;
@@ -54,6 +55,7 @@ enum Command {
     Completions(completions::Args),
     Convert(convert::Args),
     Inspect(inspect::Args),
+    Export(export::Args),
 }
 
 fn main() -> ExitCode {
@@ -69,6 +71,7 @@ fn main() -> ExitCode {
         Command::Completions(args) => completions::run(&args, Cli::command()),
         Command::Convert(args) => convert::run(&args),
         Command::Inspect(args) => inspect::run(&args),
+        Command::Export(args) => export::run(&args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

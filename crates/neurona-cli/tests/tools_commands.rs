@@ -57,7 +57,7 @@ fn mistakes_on_the_command_line_end_with_status_2() {
         (&["data", "get"], "NAME"),
         (&["data", "get", "cifar"], "cifar10"),
         (&["data", "get", "imagenet"], "fashion-mnist"),
-        (&["data", "fetch"], "get"),
+        (&["data", "gett"], "get"),
         (&["data", "get", "mnist", "--form", "x"], "--from"),
         (&["completions", "bsh"], "bash"),
         (&["summary"], "MODEL|FILE"),

@@ -34,7 +34,7 @@ fn every_kind_is_read_as_pillow_reads_it() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    assert_eq!(expected.len(), 34);
+    assert_eq!(expected.len(), 35);
 }
 
 #[test]

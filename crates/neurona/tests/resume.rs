@@ -1,6 +1,6 @@
 //! A run that was interrupted, killed or that could not save goes on to the bits of one that never was.
 
-use neurona::data::TensorBatches;
+use neurona::data::{Batch, Batches, TensorBatches};
 use neurona::loss::CrossEntropyLoss;
 use neurona::nn::{BatchNorm2d, Conv2d, Dropout, Flatten, Linear, MaxPool2d, Module, ReLU, Sequential};
 use neurona::optim::{Adam, Sgd};
@@ -104,7 +104,7 @@ fn train(folder: &Path, epochs: usize, fate: Fate, pause: Duration) -> Result<(S
         Checkpoints::new(folder.join("checkpoints")).best("val_accuracy").every_steps(3).note("who", "test");
     let mut trainer = Trainer::new(&net, Adam::new(net.parameters(), 0.01))
         .loss(CrossEntropyLoss::new().label_smoothing(0.1))
-        .plateau(Plateau::new(0.01).patience(0).factor(0.5), "train_loss")
+        .plateau(Plateau::new(0.01).patience(0).threshold(0.05).factor(0.5), "train_loss")
         .accumulate(2)
         .clip_norm(1.0)
         .ema_warm_up(0.95)
@@ -266,6 +266,69 @@ fn a_checkpoint_of_another_run_is_refused() -> Result<()> {
     newer[position + 10] = b'9';
     fs::write(&model, newer).unwrap();
     assert!(open(&model).ends_with("is a checkpoint of version 9; this program reads version 1"));
+    Ok(())
+}
+
+/// Batches of which the second is left out, as when a loader can read none of its images.
+struct Holes {
+    whole: TensorBatches,
+    seen: Mutex<Vec<(u64, usize)>>,
+}
+
+impl Batches for Holes {
+    fn images(&self) -> usize {
+        self.whole.images()
+    }
+    fn batches(&self) -> usize {
+        self.whole.batches()
+    }
+    fn epoch(&self, epoch: u64, first: usize) -> Result<Box<dyn Iterator<Item = Result<Batch>> + '_>> {
+        let there = self.whole.epoch(epoch, first)?.filter(|batch| batch.as_ref().is_ok_and(|b| b.number != 1));
+        Ok(Box::new(there.inspect(move |batch| {
+            let number = batch.as_ref().map_or(99, |b| b.number);
+            self.seen.lock().unwrap().push((epoch, number));
+        })))
+    }
+}
+
+#[test]
+fn a_batch_that_is_left_out_is_not_made_up_for() -> Result<()> {
+    let _alone = alone();
+    let folder = Folder::new("holes");
+    let (x, y) = (Tensor::randn([8, 2])?, Tensor::from([0i64, 1, 0, 1, 0, 1, 0, 1]));
+    let whole = TensorBatches::new(&x, &y)?.batch_size(2);
+    let batches = Holes { whole, seen: Mutex::default() };
+    let net = Sequential::new().add(Linear::new(2, 2)?);
+    for round in 0.. {
+        let flag = StopFlag::new();
+        let hand = Hand { fate: Fate::Asked(1), batches: 0, flag: flag.clone(), pause: Duration::ZERO };
+        let trainer = Trainer::new(&net, Sgd::new(net.parameters(), 0.1)).epochs(2).callback(hand).stop_flag(&flag);
+        let mut trainer = trainer.checkpoints(Checkpoints::new(&folder.0));
+        if round > 0 {
+            trainer = trainer.resume(folder.0.join("last.safetensors"))?;
+        }
+        if trainer.run(&batches)?.outcome == Outcome::Finished {
+            break;
+        }
+    }
+    assert_eq!(*batches.seen.lock().unwrap(), [(0, 0), (0, 2), (0, 3), (1, 0), (1, 2), (1, 3)]);
+    Ok(())
+}
+
+#[test]
+fn lost_weights_do_not_replace_the_last_good_checkpoint() -> Result<()> {
+    let _alone = alone();
+    let folder = Folder::new("diverged");
+    let (x, y) = (Tensor::randn([8, 2])?.mul_scalar(1e20)?, Tensor::from([0i64, 1, 0, 1, 0, 1, 0, 1]));
+    let batches = TensorBatches::new(&x, &y)?.batch_size(2);
+    let net = Sequential::new().add(Linear::new(2, 2)?);
+    let trainer = Trainer::new(&net, Sgd::new(net.parameters(), 1e30));
+    let error = trainer.checkpoints(Checkpoints::new(&folder.0).every_steps(1)).epochs(3).run(&batches).unwrap_err();
+    let error = error.to_string();
+    assert!(error.contains("in epoch 1, step ") && error.ends_with("; try a lower learning rate"), "{error}");
+    for (name, values) in weights(&folder.0.join("last.safetensors")) {
+        assert!(values.iter().all(|v| v.is_finite()), "{name}: {values:?}");
+    }
     Ok(())
 }
 

@@ -45,20 +45,21 @@ pub(super) fn of(from: &mut (impl Read + Seek)) -> io::Result<(Format, u64)> {
     let mut head = Vec::new();
     from.take(512).read_to_end(&mut head)?;
     from.seek(SeekFrom::Start(0))?;
-    Ok((told(&head, size), size))
+    Ok((told(&head), size))
 }
 
-fn told(head: &[u8], size: u64) -> Format {
+fn told(head: &[u8]) -> Format {
     if head.starts_with(b"PK\x03\x04") || head.starts_with(b"PK\x05\x06") {
         return Format::Pth;
     }
     if head.get(TAR.0..TAR.0 + TAR.1.len()) == Some(TAR.1) {
         return Format::OldPth;
     }
-    // Before the others: the length of a safetensors header may begin with any byte.
+    // Before the others: the length of a safetensors header may begin with any byte. Other files that have a brace
+    // here have something before it that would be too long a header.
     if let Some((length, rest)) = head.split_first_chunk::<8>()
         && rest.first() == Some(&b'{')
-        && u64::from_le_bytes(*length) <= size - 8
+        && u64::from_le_bytes(*length) <= safetensors::LARGEST_HEADER
     {
         return Format::Safetensors;
     }
@@ -115,5 +116,31 @@ pub fn load(path: impl AsRef<Path>) -> Result<StateDict> {
         Format::Safetensors => safetensors::read(file, path).map(|(state, _)| state),
         Format::Pth | Format::OldPth => pth::read(file, path, None).map(|checkpoint| checkpoint.state),
         other => Err(unknown(other, path)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn contents_tell() {
+        let tar = [vec![b'x'; 257], b"ustar".to_vec()].concat();
+        let cases: [(&[u8], Format); 10] = [
+            (b"PK\x03\x04 and so on", Format::Pth),
+            (b"\x02\0\0\0\0\0\0\0{}", Format::Safetensors),
+            // Cut off, or with a length that begins as other files do.
+            (b"\x80\x02\0\0\0\0\0\0{", Format::Safetensors),
+            (b"\x08\x08\0\0\0\0\0\0{", Format::Safetensors),
+            (b"\x80\x02}q\x00X\x05\x00{", Format::OldPth),
+            (b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19.", Format::OldPth),
+            (&tar, Format::OldPth),
+            (b"\x08\x08\x12\x07pytorch", Format::Onnx),
+            (b"", Format::Unknown),
+            (b"\x89PNG", Format::Unknown),
+        ];
+        for (head, want) in cases {
+            assert_eq!(told(head), want, "{head:?}");
+        }
     }
 }

@@ -15,7 +15,7 @@ use std::path::Path;
 /// Bytes before the header: its length.
 const PREFIX: u64 = 8;
 /// Headers beyond this are refused before they are read, as the format's own library does.
-const LARGEST_HEADER: u64 = 100_000_000;
+pub(super) const LARGEST_HEADER: u64 = 100_000_000;
 
 /// Writes tensors and notes to a file. It appears whole or not at all: it is written beside the target under
 /// another name, brought to the disk, then renamed.

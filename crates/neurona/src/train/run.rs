@@ -32,6 +32,8 @@ impl<'t, 'a> Run<'t, 'a> {
         if let Some(checkpoints) = &mut setup.checkpoints {
             checkpoints.prepare()?;
         }
+        // Visited, the parameters know their names: the average is saved under them.
+        setup.net.named_parameters();
         setup.driver = setup.driver.averaged(setup.ema)?;
         let at = match &resume {
             Some(checkpoint) => restore(checkpoint, &mut setup)?,

@@ -27,11 +27,11 @@ pub struct Server {
 
 impl Server {
     /// Answers each connection's one request; the handler gets the request's number, from 0.
-    pub fn start(answer: impl Fn(usize, &Asked, &mut TcpStream) + Send + 'static) -> Server {
+    pub fn start(answer: impl Fn(usize, &Asked, &mut TcpStream) + Send + Sync + 'static) -> Server {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let asked = Arc::new(Mutex::new(Vec::new()));
-        let list = asked.clone();
+        let (list, answer) = (asked.clone(), Arc::new(answer));
         std::thread::spawn(move || {
             for (number, stream) in listener.incoming().enumerate() {
                 let mut stream = stream.unwrap();
@@ -39,7 +39,9 @@ impl Server {
                 let lines = BufReader::new(&stream).lines().map_while(Result::ok);
                 let request = Asked(lines.take_while(|line| !line.is_empty()).map(|l| l.to_lowercase()).collect());
                 list.lock().unwrap().push(request.clone());
-                answer(number, &request, &mut stream);
+                // Apart, so that an answer that stalls does not keep others waiting.
+                let answer = answer.clone();
+                std::thread::spawn(move || answer(number, &request, &mut stream));
             }
         });
         Server { url, asked }
