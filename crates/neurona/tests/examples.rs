@@ -5,8 +5,12 @@ use std::sync::{Mutex, MutexGuard};
 
 #[path = "../../../examples/backprop_by_hand.rs"]
 mod backprop_by_hand;
+#[path = "../../../examples/compile_fit.rs"]
+mod compile_fit;
 #[path = "../../../examples/course_cnn.rs"]
 mod course_cnn;
+#[path = "../../../examples/lab_cifar10.rs"]
+mod lab_cifar10;
 #[path = "../../../examples/sequential_500_256.rs"]
 mod sequential_500_256;
 #[path = "../../../examples/training_loop.rs"]
@@ -65,5 +69,50 @@ fn backpropagation_by_hand_is_the_engines() -> Result<()> {
     for sizes in [&[2, 3, 1][..], &[2, 3, 4, 1], &[5, 7, 1], &[4, 6, 5, 1]] {
         backprop_by_hand::compare(sizes)?;
     }
+    Ok(())
+}
+
+#[test]
+fn the_lab_learns_and_its_network_survives_saving() -> Result<()> {
+    use neurona::data::ImageSet;
+    use neurona::nn::Module;
+    let _turn = turn();
+    manual_seed(0);
+    // Pictures of 32 x 32 whose colour is their class, as far as ten classes go.
+    let image = |i: usize| (0..3 * 1024).map(move |p| ((i % 10) * 25 + (p / 1024) * ((i % 3) * 40) + p * i % 7) as u8);
+    let classes = (0..10).map(|c| c.to_string()).collect();
+    let labels = (0..1200).map(|i| i as i64 % 10).collect();
+    let images = ImageSet::new((0..1200).flat_map(image).collect(), labels, classes, [3, 32, 32])?;
+    let net = lab_cifar10::Net::new()?;
+    assert_eq!(net.num_parameters(), 62_006);
+    let losses = lab_cifar10::train(&net, &lab_cifar10::loader(images.clone(), true, 1)?, 3, 100)?;
+    assert_eq!(losses.len(), 9);
+    assert!(losses[8] < 0.6 * losses[0], "{losses:?}");
+
+    let path = std::env::temp_dir().join(format!("neurona-lab-{}.safetensors", std::process::id()));
+    net.save(&path)?;
+    let fresh = lab_cifar10::Net::new()?;
+    fresh.load(&path)?;
+    std::fs::remove_file(path).ok();
+    let batches = lab_cifar10::loader(images, false, 0)?;
+    let results = lab_cifar10::test(&fresh, &batches)?;
+    assert_eq!(results, lab_cifar10::test(&net, &batches)?);
+    assert!(results.iter().all(|(_, total)| *total == 120));
+    assert!(results.iter().map(|(correct, _)| correct).sum::<usize>() > 600, "{results:?}");
+    Ok(())
+}
+
+#[test]
+fn the_lab_without_its_data_says_how_to_get_it() {
+    let error =
+        neurona::data::sets::Cifar10::train("./no-such-folder").err().map(|e| e.to_string()).unwrap_or_default();
+    assert_eq!(error, "./no-such-folder: there is no CIFAR-10 here; `neurona data get cifar10` downloads it");
+}
+
+#[test]
+fn compile_and_fit_learn() -> Result<()> {
+    let _turn = turn();
+    let accuracy = compile_fit::train(1500, 3)?;
+    assert!(accuracy > 0.7, "{accuracy}");
     Ok(())
 }

@@ -6,7 +6,7 @@ mod common;
 use common::{Case, cases, uniform};
 use neurona::models::Spec;
 use neurona::nn::{Forward, StateDict};
-use neurona::{DType, Result, Shape, Tensor, no_grad};
+use neurona::{DType, Result, Shape, Tensor};
 
 fn case(name: &str) -> Case {
     let all = cases("classics");
@@ -82,7 +82,13 @@ fn follow(name: &str) -> Result<()> {
 
     let spread = |what: &str| case.attr("spread")[what].as_f64().expect("a number");
     net.eval();
-    let logits = no_grad(|| net.forward(&x))?.to_vec::<f64>()?;
+    let logits = net.forward(&x)?;
+    if case.get("eval_norms").is_some() {
+        logits.cross_entropy(&labels)?.backward()?;
+        compare_gradients(&case, &*net, "eval_")?;
+        net.zero_grad();
+    }
+    let logits = logits.to_vec::<f64>()?;
     let wanted = case.tensor("logits").to_vec::<f64>()?;
     let largest = wanted.iter().fold(0.0f64, |m, w| m.max(w.abs()));
     close("logits", &logits, &wanted, 1e-5 * largest + 3.0 * spread("logits"));
@@ -93,12 +99,12 @@ fn follow(name: &str) -> Result<()> {
     loss.backward()?;
     let wanted = case.tensor("loss").to_vec::<f64>()?;
     close("loss", &[loss.item::<f64>()?], &wanted, 1e-5 * wanted[0] + 3.0 * spread("loss"));
-    compare_gradients(&case, &*net)
+    compare_gradients(&case, &*net, "")
 }
 
 /// Every gradient in four places and by its length. PyTorch's own runs in single precision show what rounding does.
-fn compare_gradients(case: &Case, net: &dyn Forward) -> Result<()> {
-    let read = |role: &str| case.tensor(role).to_vec::<f64>();
+fn compare_gradients(case: &Case, net: &dyn Forward, mode: &str) -> Result<()> {
+    let read = |role: &str| case.tensor(&format!("{mode}{role}")).to_vec::<f64>();
     let (wanted, norms, largest) = (read("gradients")?, read("norms")?, read("largest")?);
     let (spread, norm_spread) = (read("spread")?, read("norm_spread")?);
     // Biases before a batch norm have no gradient at all; what rounding leaves of it is no better in PyTorch.
@@ -116,7 +122,7 @@ fn compare_gradients(case: &Case, net: &dyn Forward) -> Result<()> {
         close(&format!("length of the gradient of {name}"), &[norm], &norms[j..=j], allowed);
         worst = worst.max((norm - norms[j]).abs() / (norms[j] + floor));
     }
-    println!("{}: lengths of gradients at most {worst:.1e} from torchvision's f64", case.name);
+    println!("{} {mode}: lengths of gradients at most {worst:.1e} from torchvision's f64", case.name);
     Ok(())
 }
 

@@ -11,6 +11,8 @@ pub struct Batch {
     pub labels: Tensor,
     /// Where in the set each image stands.
     pub indices: Vec<usize>,
+    /// Its place in the epoch; the first is 0. A loader that leaves bad images out may leave a number out too.
+    pub number: usize,
 }
 
 /// Something that gives the batches of an epoch: a loader, or tensors that are in memory already.

@@ -129,14 +129,14 @@ impl Image {
     }
 
     /// From here on the values go from 0 to 1.
-    pub(crate) fn to_unit(&mut self) {
+    pub(crate) fn become_unit(&mut self) {
         if self.is_bytes() {
             self.values = Values::Unit;
         }
     }
 
     /// From here on the values are those of these tables.
-    pub(crate) fn to_normalised(&mut self, tables: &Arc<Tables>) {
+    pub(crate) fn become_normalised(&mut self, tables: &Arc<Tables>) {
         self.values = Values::Normalised(tables.clone());
     }
 

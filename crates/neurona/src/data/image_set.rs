@@ -44,7 +44,7 @@ impl ImageSet {
     /// assert_eq!(wrong.unwrap_err().to_string(), "2 images of [1, 2, 2] need 8 bytes, not 7");
     /// # Ok::<(), neurona::Error>(())
     /// ```
-    pub fn new(images: Vec<u8>, labels: Vec<i64>, classes: Vec<String>, size: [usize; 3]) -> Result<Self> {
+    pub fn new(mut images: Vec<u8>, labels: Vec<i64>, classes: Vec<String>, size: [usize; 3]) -> Result<Self> {
         let need = size.iter().try_fold(labels.len(), |n, &d| n.checked_mul(d));
         if need != Some(images.len()) {
             let need = need.map_or("too many".to_string(), |n| n.to_string());
@@ -59,7 +59,9 @@ impl ImageSet {
         if !matches!(channels, 1 | 3) {
             return Err(Error::Argument(format!("images have 1 channel (grey) or 3 (colour), not {channels}")));
         }
-        let images = if channels == 1 { images } else { channels_last(&images, size) };
+        if channels == 3 {
+            channels_last(&mut images, size[1] * size[2]);
+        }
         Ok(ImageSet { images, labels, classes, size, mean: vec![0.0; channels], deviation: vec![1.0; channels] })
     }
 
@@ -172,19 +174,17 @@ impl ImageSet {
     }
 }
 
-/// `[n, c, h, w]` as `[n, h, w, c]`: done once, so that reading an image is a copy.
-fn channels_last(images: &[u8], [channels, height, width]: [usize; 3]) -> Vec<u8> {
-    let plane = height * width;
-    let mut to = vec![0; images.len()];
-    if images.is_empty() {
-        return to;
-    }
-    for (image, to) in images.chunks_exact(channels * plane).zip(to.chunks_exact_mut(channels * plane)) {
-        for (channel, plane) in image.chunks_exact(plane).enumerate() {
-            to.iter_mut().skip(channel).step_by(channels).zip(plane).for_each(|(to, byte)| *to = *byte);
+/// Colour images `[n, 3, h, w]` become `[n, h, w, 3]`, in place: done once, so that reading an image is a copy.
+fn channels_last(images: &mut [u8], plane: usize) {
+    let mut planes = vec![0; 3 * plane];
+    for image in images.chunks_exact_mut((3 * plane).max(1)) {
+        planes.copy_from_slice(image);
+        let (red, rest) = planes.split_at(plane);
+        let (green, blue) = rest.split_at(plane);
+        for (((pixel, r), g), b) in image.chunks_exact_mut(3).zip(red).zip(green).zip(blue) {
+            pixel.copy_from_slice(&[*r, *g, *b]);
         }
     }
-    to
 }
 
 impl Dataset for ImageSet {

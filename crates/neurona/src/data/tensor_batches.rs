@@ -80,7 +80,7 @@ impl Batches for TensorBatches {
                     (self.examples.index_select(0, &rows)?, self.targets.index_select(0, &rows)?)
                 }
             };
-            Ok(Batch { images, labels, indices: places.to_vec() })
+            Ok(Batch { images, labels, indices: places.to_vec(), number: batch })
         };
         Ok(Box::new((first..self.batches()).map(take)))
     }

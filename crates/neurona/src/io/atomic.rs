@@ -25,6 +25,20 @@ pub(crate) fn write(path: &Path, body: impl FnOnce(&mut dyn Write) -> io::Result
     Ok(())
 }
 
+/// Removes what writers of this file have left behind that were killed on the way.
+pub(crate) fn sweep(path: &Path) {
+    let (Some(name), Some(folder)) = (path.file_name().and_then(|n| n.to_str()), path.parent()) else { return };
+    let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    let (start, own) = (format!(".{name}."), format!(".{name}.{}-", std::process::id()));
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let left = entry.file_name();
+        if left.to_str().is_some_and(|n| n.starts_with(&start) && n.ends_with(".tmp") && !n.starts_with(&own)) {
+            // It is in nobody's way; whoever cannot remove it need not be told.
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+}
+
 fn fill(path: &Path, body: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
     let mut file = BufWriter::with_capacity(1 << 20, OpenOptions::new().write(true).create_new(true).open(path)?);
     body(&mut file)?;
@@ -62,6 +76,13 @@ mod tests {
         for bad in ["", "/", "..", "no/such/folder/file"] {
             assert!(matches!(write(Path::new(bad), |_| Ok(())), Err(Error::File { .. })), "{bad}");
         }
+        // Killed writers' files go, those of this process and of other targets stay.
+        let own = format!(".file.{}-99.tmp", std::process::id());
+        for name in [".file.0-0.tmp", ".other.0-0.tmp", own.as_str()] {
+            fs::write(folder.join(name), b"half")?;
+        }
+        sweep(&path);
+        assert!(!folder.join(".file.0-0.tmp").exists() && fs::read_dir(&folder)?.count() == 3);
         fs::remove_dir_all(folder)
     }
 }

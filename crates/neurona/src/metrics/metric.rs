@@ -6,7 +6,7 @@ use crate::Result;
 /// A measure of one's own, gathered over the batches of a validation set.
 ///
 /// ```
-/// use neurona::metrics::{Confusion, Logits, Metric};
+/// use neurona::metrics::{Logits, Metric};
 /// use neurona::Result;
 ///
 /// /// The share of images that are taken for class 0.

@@ -23,7 +23,7 @@ const AVERAGE: &str = "optimizer.shadow.";
 #[derive(Clone, Debug)]
 pub struct Checkpoint {
     pub(super) path: PathBuf,
-    /// `model.…`, `optimizer.…`, `callback.<n>.…`, `run.…`.
+    /// `model.…`, `optimizer.…`, `callback.<kind>.<n>.…`, `run.…`.
     pub(super) tensors: StateDict,
     pub(super) position: Position,
     pub(super) fingerprint: Fingerprint,
@@ -128,8 +128,8 @@ impl Checkpoint {
         part(&self.tensors, OPTIMIZER)
     }
 
-    pub(super) fn callback(&self, place: usize) -> StateDict {
-        part(&self.tensors, &callback(place))
+    pub(super) fn callback(&self, name: &str) -> StateDict {
+        part(&self.tensors, &callback(name))
     }
 
     /// An error about this file.
@@ -139,14 +139,14 @@ impl Checkpoint {
 }
 
 /// The tensors of a run's parts, under the names they have in the file.
-pub(super) fn gather(net: StateDict, optimizer: StateDict, callbacks: Vec<StateDict>) -> StateDict {
+pub(super) fn gather(net: StateDict, optimizer: StateDict, callbacks: Vec<(String, StateDict)>) -> StateDict {
     let named = |prefix: String, state: StateDict| state.into_iter().map(move |(n, t)| (format!("{prefix}{n}"), t));
-    let callbacks = callbacks.into_iter().enumerate().flat_map(|(i, state)| named(callback(i), state));
+    let callbacks = callbacks.into_iter().flat_map(|(name, state)| named(callback(&name), state));
     named(MODEL.into(), net).chain(named(OPTIMIZER.into(), optimizer)).chain(callbacks).collect()
 }
 
-fn callback(place: usize) -> String {
-    format!("callback.{place}.")
+fn callback(name: &str) -> String {
+    format!("callback.{name}.")
 }
 
 fn part(tensors: &StateDict, prefix: &str) -> StateDict {

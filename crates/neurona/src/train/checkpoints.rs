@@ -3,13 +3,14 @@
 use super::Row;
 use super::best::Best;
 use super::checkpoint::Checkpoint;
+use crate::io::atomic;
 use crate::{Error, Result};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Saves a run in a folder: `last.safetensors` after every epoch and when the run is asked to stop, and as often as
+/// Saves a run in a folder: `last.safetensors` at the start, after every epoch and when the run is asked to stop, and as often as
 /// told besides; `best.safetensors` when a measure is better than ever; `epoch-0010.safetensors` and so on.
 ///
 /// ```
@@ -108,6 +109,9 @@ impl Checkpoints {
     pub(super) fn prepare(&mut self) -> Result<()> {
         let failed = |source| Error::File { action: "make the folder", path: self.folder.clone(), source };
         fs::create_dir_all(&self.folder).map_err(failed)?;
+        for name in ["last", "best"] {
+            atomic::sweep(&self.folder.join(format!("{name}.safetensors")));
+        }
         self.saved = Some(Instant::now());
         Ok(())
     }
@@ -137,7 +141,9 @@ impl Checkpoints {
             checkpoint.save(&self.folder.join("best.safetensors")).map_err(advise)?;
         }
         if self.every_epochs.is_some_and(|n| epoch.is_multiple_of(n)) {
-            checkpoint.save(&self.folder.join(format!("epoch-{epoch:04}.safetensors"))).map_err(advise)?;
+            let path = self.folder.join(format!("epoch-{epoch:04}.safetensors"));
+            atomic::sweep(&path);
+            checkpoint.save(&path).map_err(advise)?;
             self.forget_old()?;
         }
         self.save(checkpoint)

@@ -56,8 +56,8 @@ impl Run<'_, '_> {
             self.at.sums.waiting += asked.elapsed().as_secs_f64();
             let Some(batch) = next.transpose()? else { break };
             if waiting == 0 {
-                self.setup.rate.set(self.driver.optimizer_mut(), self.at.step, self.at.epoch);
-                self.driver.optimizer_mut().zero_grad();
+                self.setup.rate.set(self.setup.driver.optimizer_mut(), self.at.step, self.at.epoch);
+                self.setup.driver.optimizer_mut().zero_grad();
                 group = self.setup.accumulate.min(total.saturating_sub(self.at.batch)).max(1);
             }
             waiting += 1;
@@ -70,6 +70,7 @@ impl Run<'_, '_> {
             waiting = 0;
             let interrupted = self.setup.stop.is_raised();
             if interrupted || self.setup.checkpoints.as_ref().is_some_and(|c| c.due(self.at.step)) {
+                self.check_weights()?;
                 self.save()?;
             }
             if interrupted {
@@ -83,7 +84,22 @@ impl Run<'_, '_> {
         if waiting > 0 {
             self.update()?;
         }
+        self.check_weights()?;
         Ok(true)
+    }
+
+    /// Weights may be lost while the loss before the step was still a number: a checkpoint of them must not take the
+    /// place of the last good one.
+    fn check_weights(&self) -> Result<()> {
+        if self.setup.checkpoints.is_none() {
+            return Ok(());
+        }
+        for (_, value) in self.setup.net.state_dict()?.iter().filter(|(_, value)| value.dtype().is_float()) {
+            if value.to_vec::<f32>()?.iter().any(|v| !v.is_finite()) {
+                return Err(Error::Diverged { loss: f64::NAN, epoch: self.at.epoch + 1, step: self.at.batch });
+            }
+        }
+        Ok(())
     }
 
     fn train_batch(&mut self, batch: &Batch, group: usize, update: bool, asked: Instant) -> Result<BatchEnd> {
@@ -101,7 +117,7 @@ impl Run<'_, '_> {
             self.update()?;
         }
         let loss = loss.item::<f64>()?;
-        self.at.batch += 1;
+        self.at.batch = batch.number + 1;
         if !loss.is_finite() {
             return Err(Error::Diverged { loss, epoch: self.at.epoch + 1, step: self.at.batch });
         }
@@ -127,8 +143,8 @@ impl Run<'_, '_> {
     }
 
     fn update(&mut self) -> Result<()> {
-        self.setup.clip.apply(self.driver.optimizer())?;
-        self.driver.optimizer_mut().step()?;
+        self.setup.clip.apply(self.setup.driver.optimizer())?;
+        self.setup.driver.optimizer_mut().step()?;
         self.at.step += 1;
         Ok(())
     }

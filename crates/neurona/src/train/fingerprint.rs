@@ -25,7 +25,6 @@ impl Fingerprint {
             ("training images", train.images().to_string()),
             ("training batches", train.batches().to_string()),
             ("validation images", trainer.validation.map_or(0, |v| v.images()).to_string()),
-            ("callbacks", trainer.callbacks.len().to_string()),
         ];
         Fingerprint(seen.into_iter().map(|(name, value)| (name.to_string(), value)).chain(own).collect())
     }

@@ -27,6 +27,7 @@ macro_rules! log {
 
         impl Callback for $Type {
             fn on_train_begin(&mut self, at: &mut Context<'_>) -> Result<()> {
+                atomic::sweep(&self.0);
                 self.write(at.history)
             }
 

@@ -16,9 +16,9 @@
 //! let validation = TensorBatches::new(&vx, &vy)?.batch_size(100);
 //!
 //! let net = Sequential::new().add(Flatten::new()).add(Linear::new(784, 10)?);
-//! let fit = Trainer::new(&net, Sgd::new(net.parameters(), 0.1).momentum(0.9))
+//! let fit = Trainer::new(&net, Sgd::new(net.parameters(), 0.01).momentum(0.9))
 //!     .loss(CrossEntropyLoss::new().label_smoothing(0.05))
-//!     .schedule(Cosine::new(0.1, 36))
+//!     .schedule(Cosine::new(0.01, 36))
 //!     .validation(&validation)
 //!     .callback(EarlyStopping::new("val_loss").patience(2))
 //!     .epochs(3)

@@ -70,7 +70,7 @@ impl Rate<'_> {
             Rate::Fixed => "fixed".into(),
             Rate::Steps(schedule) => format!("by step: {}", samples(schedule)),
             Rate::Epochs(schedule) => format!("by epoch: {}", samples(schedule)),
-            Rate::Plateau(_, column) => format!("when {column} gets no better"),
+            Rate::Plateau(plateau, column) => format!("by {column}: {plateau:?}"),
         }
     }
 }

@@ -4,7 +4,6 @@ use super::checkpoint::{self, Checkpoint, Position};
 use super::epoch::Sums;
 use super::fingerprint::Fingerprint;
 use super::history::COLUMNS;
-use super::trainer::Driver;
 use super::validate::{Measures, validate};
 use super::{Callback, Context, Fit, Outcome, Row, Trainer, peak_memory};
 use crate::data::Batches;
@@ -13,12 +12,12 @@ use crate::{Error, Result, Tensor};
 
 pub(super) struct Run<'t, 'a> {
     pub setup: Trainer<'a>,
-    pub driver: Driver<'a>,
     pub train: &'t dyn Batches,
     pub at: Position,
     fingerprint: Fingerprint,
     /// Batches of this epoch that an earlier process has done.
     first_batch: usize,
+    resumed: bool,
 }
 
 impl<'t, 'a> Run<'t, 'a> {
@@ -33,20 +32,24 @@ impl<'t, 'a> Run<'t, 'a> {
         if let Some(checkpoints) = &mut setup.checkpoints {
             checkpoints.prepare()?;
         }
-        // Taken out, since the average may wrap it.
-        let optimizer = std::mem::replace(&mut setup.optimizer, Box::new(crate::optim::Sgd::new(vec![], 0.0)));
-        let mut driver = Driver::new(optimizer, setup.ema)?;
+        // Visited, the parameters know their names: the average is saved under them.
+        setup.net.named_parameters();
+        setup.driver = setup.driver.averaged(setup.ema)?;
         let at = match &resume {
-            Some(checkpoint) => restore(checkpoint, &mut setup, &mut driver)?,
+            Some(checkpoint) => restore(checkpoint, &mut setup)?,
             None => Position::start(random::generator()),
         };
         let first_batch = at.batch;
-        Ok(Run { setup, driver, train, at, fingerprint, first_batch })
+        Ok(Run { setup, train, at, fingerprint, first_batch, resumed: resume.is_some() })
     }
 
     /// Trains to the end, or until it is asked to stop.
     pub fn finish(mut self) -> Result<Fit> {
         self.notify(&mut |callback, at| callback.on_train_begin(at))?;
+        if !self.resumed {
+            // A run can go on from its very start, and one that cannot be saved ends before the work.
+            self.save()?;
+        }
         // An epoch that a callback has ended is validated before the run ends.
         while self.at.epoch < self.setup.epochs && (self.at.stopped.is_none() || self.at.batch > 0) {
             if self.setup.stop.is_raised() || !self.epoch()? {
@@ -56,7 +59,7 @@ impl<'t, 'a> Run<'t, 'a> {
                 return Ok(self.ended(Outcome::Interrupted));
             }
         }
-        self.driver.apply_average()?;
+        self.setup.driver.apply_average()?;
         self.notify(&mut |callback, at| callback.on_train_end(at))?;
         let outcome = self.at.stopped.clone().map_or(Outcome::Finished, Outcome::Stopped);
         Ok(self.ended(outcome))
@@ -101,16 +104,15 @@ impl<'t, 'a> Run<'t, 'a> {
     fn validate(&mut self) -> Result<Option<Option<Measures>>> {
         let Some(batches) = self.setup.validation else { return Ok(Some(None)) };
         let mut metrics = std::mem::take(&mut self.setup.metrics);
-        self.driver.apply_average()?;
+        self.setup.driver.apply_average()?;
         let (net, of) = (self.setup.net, batches.batches());
-        let loss = self.setup.validation_loss.take();
-        let train_loss = std::mem::replace(&mut self.setup.loss, Box::new(crate::loss::CrossEntropyLoss::new()));
-        let measured = validate(net, batches, loss.as_deref().unwrap_or(&*train_loss), &mut metrics, &mut |done| {
+        let loss = self.setup.validation_loss.as_ref().unwrap_or(&self.setup.loss).clone();
+        let measured = validate(net, batches, &*loss, &mut metrics, &mut |done| {
             self.notify(&mut |callback, at| callback.on_validation_batch_end(at, done, of))?;
             Ok(!self.setup.stop.is_raised())
         });
-        (self.setup.loss, self.setup.validation_loss, self.setup.metrics) = (train_loss, loss, metrics);
-        self.driver.restore_own()?;
+        self.setup.metrics = metrics;
+        self.setup.driver.restore_own()?;
         Ok(measured?.map(Some))
     }
 
@@ -120,7 +122,7 @@ impl<'t, 'a> Run<'t, 'a> {
         let own = measures.iter().flat_map(|m| &m.own).map(|(name, value)| (format!("val_{name}"), *value));
         Row {
             epoch: self.at.epoch + 1,
-            lr: self.driver.optimizer().lr(),
+            lr: self.setup.driver.optimizer().lr(),
             train_loss: sums.mean_loss(),
             train_accuracy: sums.accuracy(),
             val_loss: measures.as_ref().map(|m| m.loss),
@@ -144,12 +146,12 @@ impl<'t, 'a> Run<'t, 'a> {
             images: self.train.images(),
             first_batch: self.first_batch,
             step: self.at.step,
-            lr: self.driver.optimizer().lr(),
+            lr: self.setup.driver.optimizer().lr(),
             history: &self.at.history,
-            driver: &self.driver,
+            driver: &self.setup.driver,
             stop: &mut self.at.stopped,
         };
-        self.setup.callbacks.iter_mut().try_for_each(|callback| call(&mut **callback, &mut context))
+        self.setup.callbacks.iter_mut().try_for_each(|(_, callback)| call(&mut **callback, &mut context))
     }
 
     /// Saves where the run is, where it has checkpoints.
@@ -162,8 +164,9 @@ impl<'t, 'a> Run<'t, 'a> {
     }
 
     fn checkpoint(&mut self) -> Result<Checkpoint> {
-        let callbacks = self.setup.callbacks.iter().map(|c| c.state_dict()).collect::<Result<Vec<_>>>()?;
-        let optimizer = self.driver.optimizer().state_dict()?;
+        let state = |(name, callback): &(String, Box<dyn Callback + '_>)| Ok((name.clone(), callback.state_dict()?));
+        let callbacks = self.setup.callbacks.iter().map(state).collect::<Result<Vec<_>>>()?;
+        let optimizer = self.setup.driver.optimizer().state_dict()?;
         let mut tensors = checkpoint::gather(self.setup.net.state_dict()?, optimizer, callbacks);
         if let Some(state) = self.setup.rate.state() {
             tensors.insert("run.plateau", Tensor::from(state));
@@ -192,7 +195,7 @@ fn check_columns(setup: &Trainer<'_>) -> Result<()> {
     let mut known: Vec<String> =
         COLUMNS.iter().filter(|c| validated || !c.starts_with("val_")).map(|c| c.to_string()).collect();
     known.extend(setup.metrics.iter().filter(|_| validated).map(|metric| format!("val_{}", metric.name())));
-    let by_callbacks = setup.callbacks.iter().filter_map(|callback| callback.column());
+    let by_callbacks = setup.callbacks.iter().filter_map(|(_, callback)| callback.column());
     let by_checkpoints = setup.checkpoints.iter().filter_map(|checkpoints| checkpoints.column());
     for column in by_callbacks.chain(by_checkpoints).chain(setup.rate.column()) {
         if !known.iter().any(|name| name == column) {
@@ -218,12 +221,12 @@ fn belongs(checkpoint: &Checkpoint, now: &Fingerprint, setup: &Trainer<'_>) -> R
 }
 
 /// Gives every part of a run what the checkpoint has for it.
-fn restore(checkpoint: &Checkpoint, setup: &mut Trainer<'_>, driver: &mut Driver<'_>) -> Result<Position> {
+fn restore(checkpoint: &Checkpoint, setup: &mut Trainer<'_>) -> Result<Position> {
     let other = |what: &str, error: Error| checkpoint.wrong(format!("is a checkpoint of another {what}: {error}"));
     setup.net.load_state_dict(&checkpoint.own_weights(), true).map_err(|e| other("model", e))?;
-    driver.optimizer_mut().load_state_dict(&checkpoint.optimizer()).map_err(|e| other("optimizer", e))?;
-    for (place, callback) in setup.callbacks.iter_mut().enumerate() {
-        callback.load_state_dict(&checkpoint.callback(place)).map_err(|e| other("callback", e))?;
+    setup.driver.optimizer_mut().load_state_dict(&checkpoint.optimizer()).map_err(|e| other("optimizer", e))?;
+    for (name, callback) in &mut setup.callbacks {
+        callback.load_state_dict(&checkpoint.callback(name)).map_err(|e| other("callback", e))?;
     }
     let numbers = |name: &str| checkpoint.tensors.get(name).map(|t| t.to_vec::<f64>()).transpose();
     if let Some(state) = numbers("run.plateau")?.and_then(|values| values.try_into().ok()) {

@@ -46,11 +46,11 @@ fn tag(column: &str) -> String {
 
 impl Callback for TensorBoard {
     fn on_train_begin(&mut self, at: &mut Context<'_>) -> Result<()> {
-        let resumed = at.step > 0;
-        self.epochs = Some(EventFile::create(&self.folder, resumed.then_some(at.history.rows.len() as u64 + 1))?);
+        // Older files know of epochs and updates that were lost with the process that wrote them.
+        self.epochs = Some(EventFile::create(&self.folder, Some(at.history.rows.len() as u64 + 1))?);
         if self.every_steps.is_some() {
             // Apart: epochs and updates count differently, and forgetting is by file of one folder.
-            self.steps = Some(EventFile::create(self.folder.join("steps"), resumed.then_some(at.step + 1))?);
+            self.steps = Some(EventFile::create(self.folder.join("steps"), Some(at.step + 1))?);
         }
         self.written = at.step;
         Ok(())

@@ -14,6 +14,7 @@ use crate::schedule::{Plateau, Schedule};
 use crate::{Error, Result};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Trains a network: epochs, validation, schedules, callbacks, checkpoints. [`Trainer::run`] starts it.
 ///
@@ -22,10 +23,10 @@ use std::path::{Path, PathBuf};
 /// was not. See [the room's page](crate::train) for an example.
 pub struct Trainer<'a> {
     pub(super) net: &'a dyn Forward,
-    pub(super) optimizer: Box<dyn Optimizer + 'a>,
+    pub(super) driver: Driver<'a>,
     pub(super) optimizer_name: &'static str,
-    pub(super) loss: Box<dyn Loss + 'a>,
-    pub(super) validation_loss: Option<Box<dyn Loss + 'a>>,
+    pub(super) loss: Arc<dyn Loss + 'a>,
+    pub(super) validation_loss: Option<Arc<dyn Loss + 'a>>,
     pub(super) epochs: usize,
     pub(super) rate: Rate<'a>,
     pub(super) accumulate: usize,
@@ -34,7 +35,8 @@ pub struct Trainer<'a> {
     pub(super) ema: Option<(f64, bool)>,
     pub(super) validation: Option<&'a dyn Batches>,
     pub(super) metrics: Vec<Box<dyn Metric + 'a>>,
-    pub(super) callbacks: Vec<Box<dyn Callback + 'a>>,
+    /// Each with the name that its state is saved under.
+    pub(super) callbacks: Vec<(String, Box<dyn Callback + 'a>)>,
     pub(super) checkpoints: Option<Checkpoints>,
     pub(super) stop: StopFlag,
     pub(super) settings: BTreeMap<String, String>,
@@ -66,10 +68,15 @@ pub(super) enum Driver<'a> {
 }
 
 impl<'a> Driver<'a> {
-    pub fn new(optimizer: Box<dyn Optimizer + 'a>, ema: Option<(f64, bool)>) -> Result<Self> {
-        let Some((decay, warm_up)) = ema else { return Ok(Driver::Plain(optimizer)) };
-        let ema = Ema::new(optimizer, decay)?;
-        Ok(Driver::Averaged(Box::new(if warm_up { ema.warm_up() } else { ema })))
+    /// The same optimizer, from now on with an average of this decay, where there is to be one.
+    pub fn averaged(self, ema: Option<(f64, bool)>) -> Result<Self> {
+        match (self, ema) {
+            (Driver::Plain(optimizer), Some((decay, warm_up))) => {
+                let ema = Ema::new(optimizer, decay)?;
+                Ok(Driver::Averaged(Box::new(if warm_up { ema.warm_up() } else { ema })))
+            }
+            (driver, _) => Ok(driver),
+        }
     }
 
     pub fn optimizer(&self) -> &(dyn Optimizer + 'a) {
@@ -137,9 +144,9 @@ impl<'a> Trainer<'a> {
     pub fn new<O: Optimizer + 'a>(net: &'a dyn Forward, optimizer: O) -> Self {
         Trainer {
             net,
-            optimizer: Box::new(optimizer),
+            driver: Driver::Plain(Box::new(optimizer)),
             optimizer_name: std::any::type_name::<O>(),
-            loss: Box::new(CrossEntropyLoss::new()),
+            loss: Arc::new(CrossEntropyLoss::new()),
             validation_loss: None,
             epochs: 1,
             rate: Rate::Fixed,
@@ -158,13 +165,13 @@ impl<'a> Trainer<'a> {
 
     /// With this loss. Class weights and label smoothing are [`CrossEntropyLoss`]'s.
     pub fn loss(mut self, loss: impl Loss + 'a) -> Self {
-        self.loss = Box::new(loss);
+        self.loss = Arc::new(loss);
         self
     }
 
     /// With another loss on the validation set; it is the same until told otherwise, as in Keras.
     pub fn validation_loss(mut self, loss: impl Loss + 'a) -> Self {
-        self.validation_loss = Some(Box::new(loss));
+        self.validation_loss = Some(Arc::new(loss));
         self
     }
 
@@ -236,8 +243,11 @@ impl<'a> Trainer<'a> {
     }
 
     /// With one more callback; `&mut callback` lends it.
-    pub fn callback(mut self, callback: impl Callback + 'a) -> Self {
-        self.callbacks.push(Box::new(callback));
+    pub fn callback<C: Callback + 'a>(mut self, callback: C) -> Self {
+        // By kind, and by place among those of its kind: a run that goes on may have other bars and logs.
+        let kind = std::any::type_name::<C>().rsplit("::").next().unwrap_or_default();
+        let place = self.callbacks.iter().filter(|(name, _)| name.starts_with(&format!("{kind}."))).count();
+        self.callbacks.push((format!("{kind}.{place}"), Box::new(callback)));
         self
     }
 

@@ -41,7 +41,9 @@ fn pixels_a_byte(kind: ImageFormat) -> usize {
         ImageFormat::Png => 8 * 1032,
         // A code of twelve bits stands for at most 4096 pixels.
         ImageFormat::Gif => 4096,
-        // Runs may leave out, and WebP's codes may have no bits at all.
+        // Runs of 255 take two bytes; jumps over what stays black, which may be longer, are hardly ever written.
+        ImageFormat::Bmp => 4096,
+        // WebP's codes may have no bits at all.
         _ => usize::MAX,
     }
 }
@@ -54,7 +56,7 @@ fn to_rgb(raw: &[u8], colour: ColorType, rgb: &mut [u8]) -> Decoded<()> {
         other => return Err(format!("pixels of kind {other:?} are not read")),
     };
     let upper = if cfg!(target_endian = "little") { sample - 1 } else { 0 };
-    let (_, green, blue) = if colour.has_color() { (0, sample, 2 * sample) } else { (0, 0, 0) };
+    let (green, blue) = if colour.has_color() { (sample, 2 * sample) } else { (0, 0) };
     let pixels = raw.chunks_exact(usize::from(colour.bytes_per_pixel()));
     for (out, pixel) in rgb.as_chunks_mut::<3>().0.iter_mut().zip(pixels) {
         *out = [pixel[upper], pixel[green + upper], pixel[blue + upper]];

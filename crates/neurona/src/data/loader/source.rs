@@ -139,7 +139,7 @@ impl Source {
             Some(labels) => labels,
             None => Tensor::from_vec(self.labels(&indices), [n])?,
         };
-        Ok(Some(Batch { images, labels, indices }))
+        Ok(Some(Batch { images, labels, indices, number }))
     }
 
     fn labels(&self, indices: &[usize]) -> Vec<i64> {

@@ -63,7 +63,8 @@ fn resuming_gives_what_would_have_come_and_reads_nothing_before() {
         assert_eq!(all(loader.epoch(3, first).unwrap()), whole[first..], "from {first}");
         let mut reads = set.reads.lock().unwrap().clone();
         let mut want: Vec<usize> = whole[first..].iter().flat_map(|b| b.2.clone()).collect();
-        (reads.sort_unstable(), want.sort_unstable());
+        reads.sort_unstable();
+        want.sort_unstable();
         assert_eq!(reads, want);
     }
     assert!(loader.epoch(3, 16).is_err());

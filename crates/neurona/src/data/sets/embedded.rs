@@ -6,7 +6,7 @@ use crate::data::{ImageSet, Split};
 use std::path::Path;
 
 /// What Fashion-MNIST's labels mean.
-const CLASSES: [&str; 10] =
+pub(super) const CLASSES: [&str; 10] =
     ["t-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot"];
 
 /// Mean and deviation of all 60,000 training images, which people normalise with.

@@ -109,18 +109,29 @@ struct Strength {
 impl Strength {
     /// The magnitude of an op in one of the bins.
     fn magnitude(&self, op: Op, bin: usize, bins: usize) -> f64 {
-        let share = if bins > 1 { bin as f64 / (bins - 1) as f64 } else { 0.0 };
+        let from_zero = |most: f64| linspace([0.0, most], bin, bins);
         match op {
             Identity | AutoContrast | Equalize => 0.0,
-            ShearX | ShearY => self.shear * share,
-            TranslateX => self.translate[0] * share,
-            TranslateY => self.translate[1] * share,
-            Rotate => self.rotate * share,
-            Brightness | Color | Contrast | Sharpness => self.colour * share,
-            Posterize => 8.0 - (self.bits * share).round_ties_even(),
-            Solarize => 255.0 * (1.0 - share),
+            ShearX | ShearY => from_zero(self.shear),
+            TranslateX => from_zero(self.translate[0]),
+            TranslateY => from_zero(self.translate[1]),
+            Rotate => from_zero(self.rotate),
+            Brightness | Color | Contrast | Sharpness => from_zero(self.colour),
+            Posterize => 8.0 - (bin as f64 / ((bins - 1) as f64 / self.bits)).round_ties_even(),
+            Solarize => linspace([255.0, 0.0], bin, bins),
         }
     }
+}
+
+/// PyTorch's numbers at equal distances, in its 32 bits: a shift by 15.999999 pixels is one by 15.
+fn linspace([first, last]: [f64; 2], at: usize, count: usize) -> f64 {
+    let (first, last) = (first as f32, last as f32);
+    let step = (last - first) / (count - 1) as f32;
+    // From the nearer end, and rounded once.
+    f64::from(match at < count / 2 {
+        true => (f64::from(first) + f64::from(step) * at as f64) as f32,
+        false => (f64::from(last) - f64::from(step) * (count - 1 - at) as f64) as f32,
+    })
 }
 
 /// One random change of random strength: no settings to tune.

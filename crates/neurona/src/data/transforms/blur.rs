@@ -16,7 +16,7 @@ pub struct GaussianBlur {
 impl GaussianBlur {
     /// Over a square of this odd number of pixels.
     pub fn new(kernel_size: usize) -> Result<Self> {
-        if kernel_size % 2 == 0 || kernel_size > 1001 {
+        if kernel_size.is_multiple_of(2) || kernel_size > 1001 {
             return Err(Error::Argument(format!("the kernel of GaussianBlur is odd (1 to 1001), not {kernel_size}")));
         }
         Ok(GaussianBlur { kernel_size, sigma: [0.1, 2.0] })

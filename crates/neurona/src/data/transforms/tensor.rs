@@ -13,7 +13,7 @@ pub struct ToTensor;
 
 impl Transform for ToTensor {
     fn apply(&self, image: &mut Image, _: &mut Draws) -> Result<()> {
-        image.to_unit();
+        image.become_unit();
         Ok(())
     }
 }
@@ -71,7 +71,7 @@ impl Transform for Normalize {
         }
         match image.values() {
             Values::Bytes => return Err(Error::Argument("Normalize goes after ToTensor".into())),
-            Values::Unit => image.to_normalised(&self.tables),
+            Values::Unit => image.become_normalised(&self.tables),
             _ => {
                 let constants = self.mean.iter().zip(&self.deviation).cycle();
                 for (v, (mean, deviation)) in image.floats_mut().iter_mut().zip(constants) {

@@ -27,8 +27,7 @@ pub fn rotate(
     center: Option<[f64; 2]>,
     fill: impl Into<Fill>,
 ) -> Result<()> {
-    let bytes_only = image.bytes_mut("rotation");
-    bytes_only?;
+    image.bytes_mut("rotation")?;
     let [width, height, _] = image.size();
     let angle = angle.rem_euclid(360.0);
     if center.is_none() {

@@ -7,7 +7,7 @@ use crate::{Error, Result};
 /// Averages over a square of an odd number of pixels with Gaussian weights of deviation `sigma`; the image is
 /// mirrored at its edges.
 pub fn gaussian_blur(image: &mut Image, kernel_size: usize, sigma: f64) -> Result<()> {
-    if kernel_size % 2 == 0 || kernel_size > 1001 || !(sigma.is_finite() && sigma > 0.0) {
+    if kernel_size.is_multiple_of(2) || kernel_size > 1001 || !(sigma.is_finite() && sigma > 0.0) {
         let problem = format!("a blur needs an odd kernel size and a sigma above 0, not {kernel_size} and {sigma}");
         return Err(Error::Argument(problem));
     }

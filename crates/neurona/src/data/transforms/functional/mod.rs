@@ -3,6 +3,7 @@
 mod affine;
 mod blur;
 mod colour;
+mod resample;
 mod resize;
 mod tone;
 mod window;

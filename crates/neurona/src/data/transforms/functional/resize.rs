@@ -1,19 +1,12 @@
 //! Resizing as Pillow does it: shrinking averages over all that a pixel covers (antialias).
 
+use super::resample::{BICUBIC, BILINEAR, resample};
 use super::window::{self, Window};
 use crate::data::Image;
 use crate::data::decode::MAX_PIXELS;
 use crate::data::transforms::Interpolation;
 use crate::data::values::Values;
 use crate::{Error, Result};
-use fast_image_resize::images::{CroppedImage, Image as Target, ImageRef};
-use fast_image_resize::{FilterType, PixelType, ResizeAlg, ResizeOptions, Resizer};
-use std::cell::RefCell;
-
-thread_local! {
-    /// Keeps its rows between the two passes from one image to the next.
-    static RESIZER: RefCell<Resizer> = RefCell::new(Resizer::new());
-}
 
 /// To this height and width.
 ///
@@ -60,37 +53,12 @@ fn resize_window(image: &mut Image, from: Window, [height, width]: [usize; 2], h
         return Err(Error::Argument(problem.into()));
     }
     let old @ [_, _, channels] = image.size();
-    let filter = match how {
-        Interpolation::Nearest => {
-            image.remake([width, height, channels], |bytes, out| nearest(bytes, old, from, out, [width, height]));
-            return Ok(());
-        }
-        Interpolation::Bilinear => FilterType::Bilinear,
-        Interpolation::Bicubic => FilterType::CatmullRom,
-    };
-    let mut done = Ok(());
-    image.remake([width, height, channels], |bytes, out| {
-        done = convolve(bytes, old, from, out, [width, height], filter);
+    image.remake([width, height, channels], |bytes, out| match how {
+        Interpolation::Nearest => nearest(bytes, old, from, out, [width, height]),
+        Interpolation::Bilinear => resample(bytes, old, from, out, [width, height], &BILINEAR),
+        Interpolation::Bicubic => resample(bytes, old, from, out, [width, height], &BICUBIC),
     });
-    done.map_err(|e| Error::Argument(format!("cannot resize: {e}")))
-}
-
-fn convolve(
-    bytes: &[u8],
-    [old_width, old_height, channels]: [usize; 3],
-    from: Window,
-    out: &mut [u8],
-    [width, height]: [usize; 2],
-    filter: FilterType,
-) -> Result<(), String> {
-    let kind = if channels == 1 { PixelType::U8 } else { PixelType::U8x3 };
-    let all = ImageRef::new(old_width as u32, old_height as u32, bytes, kind).map_err(|e| e.to_string())?;
-    // Cropped for good, and not as the resizer's own option: pixels outside of the crop must not be averaged in.
-    let part = CroppedImage::new(&all, from.left as u32, from.top as u32, from.width as u32, from.height as u32);
-    let part = part.map_err(|e| e.to_string())?;
-    let mut target = Target::from_slice_u8(width as u32, height as u32, out, kind).map_err(|e| e.to_string())?;
-    let options = ResizeOptions::new().resize_alg(ResizeAlg::Convolution(filter));
-    RESIZER.with_borrow_mut(|resizer| resizer.resize(&part, &mut target, &options)).map_err(|e| e.to_string())
+    Ok(())
 }
 
 fn nearest(
