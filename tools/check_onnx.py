@@ -22,7 +22,7 @@ def check(path, tolerance):
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     name = session.get_inputs()[0].name
     cases = load_file(path.with_suffix(".safetensors"))
-    worst, batches = 0.0, []
+    worst, batches, same, images = 0.0, [], 0, 0
     for number in sorted(key.split(".")[1] for key in cases if key.startswith("input.")):
         x, want = cases[f"input.{number}"], cases[f"output.{number}"]
         (got,) = session.run(None, {name: x})
@@ -30,12 +30,12 @@ def check(path, tolerance):
             raise SystemExit(f"{path}: {got.dtype} {got.shape} instead of {want.dtype} {want.shape}")
         scale = max(1.0, float(np.abs(want).max(initial=0)))
         worst = max(worst, float(np.abs(got.astype(np.float64) - want).max(initial=0)) / scale)
-        if want.ndim == 2 and not (got.argmax(1) == want.argmax(1)).all() and worst > tolerance:
-            raise SystemExit(f"{path}: other classes")
         batches.append(len(x))
+        if want.ndim == 2:
+            same, images = same + int((got.argmax(1) == want.argmax(1)).sum()), images + len(x)
     nodes = len(onnx.load(path).graph.node)
-    print(f"{path.name}: {nodes} nodes, batches {batches}, difference {worst:.1e}")
-    return worst <= tolerance
+    print(f"{path.name}: {nodes} nodes, batches {batches}, difference {worst:.1e}, same class {same} of {images}")
+    return worst <= tolerance and same == images
 
 
 def main():

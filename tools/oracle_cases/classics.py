@@ -22,6 +22,9 @@ f64 from the same f32 start:
     largest          [parameters]: the largest element of each gradient
     starts           [parameters, 3]: mean, standard deviation and largest element of torchvision's own starting values
 
+Networks with batch norm also have these six (but starts) with the prefix `eval_`, of a step in evaluation mode: in
+training, batch norm over so few images lets rounding grow to some hundredths of a gradient.
+
 "spread" in attrs has the same for loss and logits. Networks in NAMES_ONLY have no roles: they are others with more
 layers, and only the names and shapes of their state dicts are kept, as are those of all others."""
 
@@ -81,20 +84,27 @@ def start(number: int, j: int, name: str, shape) -> torch.Tensor:
 
 
 def run(model, state, x, labels, dtype, nudge=0):
-    """Logits in evaluation, loss and gradients of one step. `nudge` moves weights by units in the last place."""
+    """Logits in evaluation; loss and gradients of a step in training, and in evaluation where that differs. `nudge`
+    moves weights by units in the last place."""
     if nudge:
         move = lambda j, w: (w.double() * (1 + uniform(1000000 * nudge + j, w.shape) * 2.0**-22)).to(w.dtype)
         state = {n: move(j, w) for j, (n, w) in enumerate(state.items())}
     model = model.to(dtype)
     model.load_state_dict(state)
-    model.eval()
-    with torch.no_grad():
+
+    def step():
+        model.zero_grad()
         logits = model(x.to(dtype))
+        loss = F.cross_entropy(logits, labels)
+        loss.backward()
+        return logits.detach().double(), loss.detach().double(), [p.grad.clone() for p in model.parameters()]
+
+    model.eval()
+    logits, _, grads = step()
+    steps = {"eval_": grads} if list(model.buffers()) else {}
     model.train()
-    loss = F.cross_entropy(model(x.to(dtype)), labels)
-    model.zero_grad()
-    loss.backward()
-    return logits.double(), loss.double().detach(), [p.grad for p in model.parameters()]
+    _, loss, steps[""] = step()
+    return logits, loss, steps
 
 
 def entries(model):
@@ -120,27 +130,32 @@ def add(group: Group):
             state[entry] = start(number, j, entry, tensor.shape) if tensor.is_floating_point() else tensor.clone()
         x = uniform(1000 * number + 900, (batch, 3, side, side)).to(f32)
         labels = (torch.arange(batch) * 7 + 3) % CLASSES
-        logits64, loss64, grads64 = run(model, state, x, labels, f64)
-        grads64 = [g.clone() for g in grads64]
-        norms64 = torch.stack([g.norm() for g in grads64])
-        spread, norm_spread = torch.zeros(len(grads64), dtype=f64), torch.zeros(len(grads64), dtype=f64)
-        spreads = {"loss": 0.0, "logits": 0.0}
+        logits64, loss64, steps64 = run(model, state, x, labels, f64)
+        zeros = lambda: {mode: torch.zeros(len(grads), dtype=f64) for mode, grads in steps64.items()}
+        norms = lambda grads: torch.stack([g.double().norm() for g in grads])
+        spread, norm_spread, spreads = zeros(), zeros(), {"loss": 0.0, "logits": 0.0}
         huge = sum(p.numel() for p in model.parameters()) > HUGE
         for nudge in range(1 if huge else RUNS):
-            logits, loss, grads = run(model, state, x, labels, f32, nudge)
+            logits, loss, steps = run(model, state, x, labels, f32, nudge)
             spreads["loss"] = max(spreads["loss"], (loss - loss64).abs().item())
             spreads["logits"] = max(spreads["logits"], (logits - logits64).abs().max().item())
-            far = torch.stack([(g.double() - w).abs().max() for g, w in zip(grads, grads64)])
-            norms = torch.stack([g.double().norm() for g in grads])
-            spread, norm_spread = torch.maximum(spread, far), torch.maximum(norm_spread, (norms - norms64).abs())
+            for mode, grads in steps.items():
+                far = torch.stack([(g.double() - w).abs().max() for g, w in zip(grads, steps64[mode])])
+                spread[mode] = torch.maximum(spread[mode], far)
+                far = (norms(grads) - norms(steps64[mode])).abs()
+                norm_spread[mode] = torch.maximum(norm_spread[mode], far)
         probe = lambda g: g.reshape(-1)[[g.numel() * k // 4 for k in range(4)]]
-        largest = torch.stack([g.abs().max() for g in grads64])
         group.put(name, "logits", logits64)
         group.put(name, "loss", loss64.reshape(1))
-        group.put(name, "gradients", torch.stack([probe(g) for g in grads64]))
-        for role, values in (("norms", norms64), ("spread", spread), ("norm_spread", norm_spread), ("largest", largest)):
-            group.put(name, role, values.to(f32) if "spread" in role else values)
+        apart = {}
+        for mode, grads in steps64.items():
+            largest = torch.stack([g.abs().max() for g in grads])
+            group.put(name, mode + "gradients", torch.stack([probe(g) for g in grads]))
+            group.put(name, mode + "norms", norms(grads))
+            group.put(name, mode + "spread", spread[mode].to(f32))
+            group.put(name, mode + "norm_spread", norm_spread[mode].to(f32))
+            group.put(name, mode + "largest", largest.to(f32))
+            apart[mode + "median"] = (spread[mode] / (largest + 1e-7 * largest.max())).median().item()
         describe(group, name, model, 1e-5, id=number, side=side, batch=batch, spread=spreads)
-        worst = (spread / largest).max().item()
-        print(f"  {name}: loss {loss64:.4f}, {spreads}, gradients {worst:.1e} of their largest apart", flush=True)
-        del model, state, grads64, grads
+        print(f"  {name}: loss {loss64:.4f}, {spreads}, gradients apart by {apart} of their largest", flush=True)
+        del model, state, steps64, steps

@@ -10,6 +10,10 @@ use std::process::ExitCode;
 pub enum Failure {
     /// Something to tell the user.
     Told(String),
+    /// The command was called in a way it cannot follow: exit status 2, as for flags.
+    Usage(String),
+    /// Control-C; what there was to say has been said.
+    Interrupted,
     /// Whoever read our output has stopped reading: nothing to tell, and nobody to tell it to.
     NobodyListens,
 }
@@ -20,9 +24,17 @@ pub type Outcome<T = ()> = Result<T, Failure>;
 impl Failure {
     /// Tells the user, and gives the exit status.
     pub fn report(self) -> ExitCode {
-        if let Failure::Told(text) = self {
-            // Standard error may be closed as well.
-            let _ = writeln!(io::stderr(), "error: {text}");
+        // Standard error may be closed as well.
+        let tell = |text: String| drop(writeln!(io::stderr(), "error: {text}"));
+        match self {
+            Failure::Told(text) => tell(text),
+            Failure::Usage(text) => {
+                tell(text);
+                return ExitCode::from(2);
+            }
+            // 128 and the signal's number, as shells have it.
+            Failure::Interrupted => return ExitCode::from(130),
+            Failure::NobodyListens => {}
         }
         ExitCode::FAILURE
     }

@@ -2,17 +2,30 @@
 
 mod bench;
 mod completions;
+mod config;
+mod convert;
 mod data;
 mod doctor;
+mod eval;
+mod export;
 mod failure;
 mod flags;
+mod inspect;
+mod judge;
+mod pictures;
+mod pipeline;
+mod predict;
+mod rebuild;
+mod report;
+mod results;
+mod run;
 mod summary;
 mod train;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use std::process::ExitCode;
 
-/// Trains and measures image classifiers.
+/// Trains, evaluates and uses image classifiers.
 #[derive(Parser)]
 #[command(
     name = "neurona",
@@ -20,7 +33,9 @@ use std::process::ExitCode;
     arg_required_else_help = true,
     after_help = "\
 Example:
-  neurona train --epochs 5    trains on the images that are built in and says how well it went"
+  neurona train                      trains on the images that are built in and says how well it went
+  neurona train path/to/folder       trains on a folder that has a folder of images for each class
+  neurona predict runs/folder-1 photo.jpg"
 )]
 struct Cli {
     #[command(subcommand)]
@@ -29,22 +44,34 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    Train(train::Args),
-    Bench(bench::Args),
-    Completions(completions::Args),
-    Data(data::Args),
-    Doctor(doctor::Args),
+    Train(Box<train::Args>),
+    Eval(eval::Args),
+    Predict(predict::Args),
+    Report(rebuild::Args),
     Summary(summary::Args),
+    Data(data::Args),
+    Bench(bench::Args),
+    Doctor(doctor::Args),
+    Completions(completions::Args),
+    Convert(convert::Args),
+    Inspect(inspect::Args),
+    Export(export::Args),
 }
 
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Train(args) => train::run(&args),
-        Command::Bench(args) => bench::run(&args),
-        Command::Completions(args) => completions::run(&args, Cli::command()),
-        Command::Data(args) => data::run(&args),
-        Command::Doctor(args) => doctor::run(&args),
+        Command::Eval(args) => eval::run(&args),
+        Command::Predict(args) => predict::run(&args),
+        Command::Report(args) => rebuild::run(&args),
         Command::Summary(args) => summary::run(&args),
+        Command::Data(args) => data::run(&args),
+        Command::Bench(args) => bench::run(&args),
+        Command::Doctor(args) => doctor::run(&args),
+        Command::Completions(args) => completions::run(&args, Cli::command()),
+        Command::Convert(args) => convert::run(&args),
+        Command::Inspect(args) => inspect::run(&args),
+        Command::Export(args) => export::run(&args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,26 +1,20 @@
 //! The command as a user calls it.
 
-use std::fs;
-use std::path::Path;
-use std::process::{Command, Output};
+mod common;
 
-fn neurona(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_neurona")).args(arguments).output().unwrap()
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).unwrap()
-}
+use common::{neurona, text};
+use std::process::Command;
 
 #[test]
 fn version_and_help() {
     let version = neurona(&["--version"]);
     assert!(version.status.success());
     assert_eq!(text(&version.stdout).trim(), concat!("neurona ", env!("CARGO_PKG_VERSION")));
-    for arguments in [&["--help"][..], &["train", "--help"], &["bench", "--help"]] {
-        let help = neurona(arguments);
-        assert!(help.status.success() && text(&help.stdout).contains("Example:"), "{arguments:?}");
+    for command in ["train", "eval", "predict", "report", "bench"] {
+        let help = neurona(&[command, "--help"]);
+        assert!(help.status.success() && text(&help.stdout).contains("Example:"), "{command}");
     }
+    assert!(text(&neurona(&["--help"]).stdout).contains("Example:"));
 }
 
 #[test]
@@ -32,6 +26,29 @@ fn mistakes_on_the_command_line_end_with_status_2() {
         (&["train", "--lr", "-1"], "--lr"),
         (&["train", "--lr", "nan"], "above 0"),
         (&["train", "--threads", "100000"], "from 1 to 256"),
+        (&["train", "--opt", "adm"], "adam"),
+        (&["train", "--augment", "basics"], "basic"),
+        (&["train", "--lr-scheduler", "onecycle"], "one-cycle"),
+        (&["train", "--model", "resnet-18"], "resnet18"),
+        (&["train", "--model", "vgg16"], "32 x 32"),
+        (&["train", "--device", "cuda"], "--device cpu"),
+        (&["train", "--device", "tpu"], "cuda"),
+        (&["train", "--amp", "bf16"], "GPU"),
+        (&["train", "--val-split", "1"], "between 0 and 1"),
+        (&["train", "--image-size", "0"], "from 4 to"),
+        (&["train", "--freeze"], "--weights"),
+        (&["train", "--name", "../up"], "folder's name"),
+        (&["train", "--momentum", "1"], "without 1"),
+        (&["train", "a", "--data", "b"], "--data"),
+        (&["train", "--config", "a.toml", "--resume", "b"], "--resume"),
+        (&["train", "--config", "no/such.toml"], "no/such.toml"),
+        (&["train", "--resume", "no/such/run"], "no/such/run"),
+        (&["predict", "model"], "IMAGES"),
+        (&["predict", "model", "x.jpg", "--format", "jsn"], "json"),
+        (&["predict", "model", "x.jpg", "--top-k", "0"], "from 1 to"),
+        (&["report", "no/such/run"], "results.json"),
+        (&["eval"], "MODEL"),
+        (&["eval", "x", "--split", "tset"], "test"),
         (&["bench", "lab_b5"], "lab_b4"),
         (&["bench", "resnet"], "mlp784_b128"),
         (&["bench", "--seconds", "soon"], "above 0"),
@@ -58,87 +75,6 @@ fn bench_prints_a_json_line() {
     let number = |key: &str| line[key].as_f64().unwrap();
     assert!(number("train_per_s") > 0.0 && number("infer_per_s") > 0.0);
     assert!((4e6 / number("step_us") / number("train_per_s") - 1.0).abs() < 0.01, "{line}");
-}
-
-#[test]
-fn train_writes_everything_and_learns() {
-    let folder = tempfile::tempdir().unwrap();
-    let output = neurona(&["train", "--epochs", "1", "--output", folder.path().to_str().unwrap()]);
-    let told = text(&output.stdout);
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    assert!(output.stderr.is_empty(), "no bar without a terminal");
-    assert_eq!(told.lines().filter(|line| line.starts_with("epoch 1/1")).count(), 1, "{told}");
-
-    let run = folder.path().join("fashion-mnist-1");
-    let mut names: Vec<String> =
-        fs::read_dir(&run).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
-    names.sort();
-    assert_eq!(names, ["config.json", "metrics.csv", "model.safetensors", "result.png"]);
-    let config: serde_json::Value =
-        serde_json::from_str(&fs::read_to_string(run.join("config.json")).unwrap()).unwrap();
-    assert_eq!((config["epochs"].as_u64(), config["seed"].as_u64()), (Some(1), Some(0)));
-    assert!(fs::read(run.join("result.png")).unwrap().starts_with(b"\x89PNG"));
-
-    let metrics = fs::read_to_string(run.join("metrics.csv")).unwrap();
-    let rows: Vec<Vec<&str>> = metrics.lines().map(|line| line.split(',').collect()).collect();
-    assert_eq!((rows.len(), rows[0][5]), (2, "test_accuracy"));
-    let accuracy: f64 = rows[1][5].parse().unwrap();
-    assert!(accuracy > 0.6, "{told}");
-    assert!(told.contains(&format!("Test accuracy {:.1} %", 100.0 * accuracy)), "{told}");
-
-    let (state, notes) = neurona::io::safetensors::load_with_metadata(run.join("model.safetensors")).unwrap();
-    assert_eq!(state.get("conv1.weight").unwrap().shape().to_string(), "[32, 1, 3, 3]");
-    assert_eq!(state.get("bn2.num_batches_tracked").unwrap().item::<i64>().unwrap(), 79);
-    assert!(notes["classes"].contains("ankle boot") && notes["image_size"] == "[1,28,28]");
-}
-
-#[test]
-fn the_same_seed_gives_the_same_model_on_any_number_of_threads() {
-    let folder = tempfile::tempdir().unwrap();
-    let model = |threads: &str| {
-        let output = folder.path().join(threads);
-        let arguments = ["train", "--epochs", "1", "--seed", "5", "--threads", threads, "--output"];
-        let done = neurona(&[&arguments[..], &[output.to_str().unwrap()]].concat());
-        assert!(done.status.success(), "{}", text(&done.stderr));
-        fs::read(output.join("fashion-mnist-1/model.safetensors")).unwrap()
-    };
-    assert!(model("1") == model("3"));
-}
-
-#[test]
-fn a_learning_rate_that_breaks_training_is_named() {
-    let folder = tempfile::tempdir().unwrap();
-    let output = neurona(&["train", "--epochs", "1", "--lr", "1e6", "--output", folder.path().to_str().unwrap()]);
-    assert_eq!(output.status.code(), Some(1));
-    assert!(text(&output.stderr).contains("try a smaller --lr"), "{}", text(&output.stderr));
-}
-
-#[test]
-fn an_output_folder_that_cannot_be_made_is_named() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("file");
-    fs::write(&file, "").unwrap();
-    refused(&file);
-    refused(&file.join("below"));
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt;
-        let locked = folder.path().join("locked");
-        fs::create_dir(&locked).unwrap();
-        fs::set_permissions(&locked, fs::Permissions::from_mode(0o555)).unwrap();
-        // The superuser may write anywhere.
-        if fs::write(locked.join("probe"), "").is_err() {
-            refused(&locked);
-        }
-    }
-}
-
-fn refused(output: &Path) {
-    let done = neurona(&["train", "--epochs", "1", "--output", output.to_str().unwrap()]);
-    let error = text(&done.stderr);
-    assert_eq!(done.status.code(), Some(1), "{error}");
-    assert!(error.starts_with("error: cannot make the folder ") && error.contains(output.to_str().unwrap()), "{error}");
-    assert_eq!(error.lines().count(), 1, "{error}");
 }
 
 #[cfg(unix)]

@@ -1,8 +1,8 @@
 //! Models as ONNX files. What onnx.checker and onnxruntime say of them: see `files_for_the_checker`.
 
-use neurona::io::onnx::{Export, export, export_bytes};
+use neurona::io::onnx::{Export, OnnxModule, export, export_bytes, import_bytes};
 use neurona::io::{StateDict, safetensors};
-use neurona::models::{Lab, ResNet18Cifar, SmallCnn, course_cnn, mlp};
+use neurona::models::{Lab, SmallCnn, Spec, course_cnn, mlp, resnet18_cifar};
 use neurona::nn::{
     AdaptiveAvgPool2d, AvgPool2d, BatchNorm1d, BatchNorm2d, Conv2d, Dropout, ELU, Embedding, Flatten, Forward, GELU,
     GroupNorm, Hardsigmoid, Hardswish, LayerNorm, LeakyReLU, Linear, MaxPool2d, Module, MultiheadAttention, Parameter,
@@ -142,7 +142,7 @@ fn networks() -> Result<Vec<(&'static str, Box<dyn Forward>, Export)>> {
         ("course_cnn", Box::new(course_cnn()?), Export::new([3, 32, 32])),
         ("small_cnn", Box::new(SmallCnn::new([1, 28, 28], 10)?), Export::new([1, 28, 28])),
         ("mlp", Box::new(mlp(&[20, 16, 10])?), Export::new([20])),
-        ("resnet18_cifar", Box::new(ResNet18Cifar::new(10)?), Export::new([3, 32, 32])),
+        ("resnet18_cifar", Box::new(resnet18_cifar(10)?), Export::new([3, 32, 32])),
         ("layers", Box::new(layers()?), Export::new([3, 13, 14])),
         ("attention", Box::new(Attention::new()?), Export::new([3, 8, 12])),
         ("ops", Box::new(ops), Export::new([6])),
@@ -163,14 +163,25 @@ fn input(options: &Export, batch: usize) -> Result<Tensor> {
 #[ignore = "writes files for a check with Python"]
 fn files_for_the_checker() -> Result<()> {
     let folder = std::env::var("NEURONA_ONNX").expect("NEURONA_ONNX must name a folder");
-    for (name, net, options) in networks()? {
+    let mut all = networks()?;
+    for (name, size) in [("alexnet", 224), ("vgg11_bn", 224), ("resnet50", 96), ("mobilenet_v2", 96), ("vit_b_16", 224)]
+    {
+        let net = Spec::new(name, 10)?.images([3, size, size]).build()?;
+        worn(&net)?;
+        all.push((name, net, Export::new([3, size, size])));
+    }
+    for (name, net, options) in all {
         let variants = [
             (name.to_string(), options.clone()),
             (format!("{name}_folded"), options.clone().fold_batch_norm(true).opset(21)),
             (format!("{name}_fixed"), options.clone().batch(3).opset(18)),
         ];
         for (name, options) in variants {
-            let batches: &[usize] = if options.batch.is_some() { &[3] } else { &[1, 3, 8] };
+            let batches: &[usize] = match (options.batch, name.as_str()) {
+                (Some(_), _) => &[3],
+                (None, "resnet18_cifar") => &[1, 3, 8, 1000],
+                _ => &[1, 3, 8],
+            };
             let path = Path::new(&folder).join(format!("{name}.onnx"));
             export(&net, &options, &path)?;
             net.eval();
@@ -186,11 +197,95 @@ fn files_for_the_checker() -> Result<()> {
     Ok(())
 }
 
+/// A model as its importer sees it: what can be seen of a file without Python.
+fn again(net: &dyn Forward, options: &Export) -> Result<OnnxModule> {
+    let again = import_bytes(&export_bytes(net, options)?)?;
+    again.eval();
+    Ok(again)
+}
+
 #[test]
-fn every_network_is_exported() -> Result<()> {
+fn every_network_comes_back_for_all_sizes_of_the_batch() -> Result<()> {
     for (name, net, options) in networks()? {
-        let bytes = export_bytes(&net, &options)?;
-        assert!(bytes.len() > 100, "{name}");
+        net.train();
+        let variants = [
+            options.clone(),
+            options.clone().opset(21),
+            options.clone().fold_batch_norm(true),
+            options.clone().batch(3),
+        ];
+        for (i, options) in variants.iter().enumerate() {
+            let again = again(&net, options)?;
+            net.eval();
+            for batch in if options.batch.is_some() { vec![3] } else { vec![1, 4] } {
+                let x = input(options, batch)?;
+                let (a, b) = (net.forward(&x)?.to_vec::<f32>()?, again.forward(&x)?.to_vec::<f32>()?);
+                assert_eq!(a.len(), b.len(), "{name} {i}");
+                let scale = a.iter().fold(1.0f32, |m, v| m.max(v.abs()));
+                let worst = a.iter().zip(&b).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max) / scale;
+                // Folding rounds the weights anew.
+                let tolerance = if options.fold_batch_norm { 1e-5 } else { 1e-6 };
+                assert!(worst <= tolerance, "{name} {i} for {batch}: {worst}");
+            }
+        }
     }
+    Ok(())
+}
+
+#[test]
+fn parameters_keep_their_names_and_layers_their_mode() -> Result<()> {
+    let net = course_cnn()?;
+    let x = Tensor::randn([8, 3, 32, 32])?;
+    let mean = |net: &dyn Forward| net.named_buffers()[0].1.get()?.to_vec::<f32>();
+    net.forward(&x)?.to_vec::<f32>()?;
+    let before = mean(&net)?;
+    let names = |net: &dyn Forward| net.named_parameters().into_iter().map(|(name, _)| name).collect::<Vec<_>>();
+    assert_eq!(names(&again(&net, &Export::new([3, 32, 32]))?), names(&net));
+    // It is still training: its statistics go on, and exporting has not changed them.
+    assert_eq!(mean(&net)?, before);
+    net.forward(&x)?.to_vec::<f32>()?;
+    assert_ne!(mean(&net)?, before);
+    let folded = names(&again(&net, &Export::new([3, 32, 32]).fold_batch_norm(true))?);
+    assert_eq!(folded, ["0.weight", "0.bias", "4.weight", "4.bias", "8.weight", "8.bias", "13.weight", "13.bias"]);
+    Ok(())
+}
+
+#[test]
+fn what_cannot_be_exported_says_so() -> Result<()> {
+    let complaint = |net: &dyn Forward, options: &Export| export_bytes(net, options).unwrap_err().to_string();
+    let net = mlp(&[4, 2])?;
+    let plain = Export::new([4]);
+    for (options, wanted) in [
+        (plain.clone().opset(16), "version 17 to 21 can be written, not 16"),
+        (plain.clone().names("x", "x"), "need names"),
+        (plain.clone().batch(0), "at least one input"),
+        (Export::new([5]), "expects 4"),
+    ] {
+        assert!(complaint(&net, &options).contains(wanted), "{}", complaint(&net, &options));
+    }
+    let net = Sequential::new().add(BatchNorm1d::new(4)?.without_running_stats());
+    assert!(complaint(&net, &plain).contains("batch_norm_train at 0: keeps no running statistics"));
+
+    /// Looks at its input's values.
+    #[derive(Module)]
+    struct Peeks;
+    impl Forward for Peeks {
+        fn forward(&self, x: &Tensor) -> Result<Tensor> {
+            x.mul(&Tensor::scalar(x.mean()?.item::<f32>()?))
+        }
+    }
+    let text = complaint(&Peeks, &plain);
+    assert!(text.contains("follows the batch's size") || text.contains("computed from the input"), "{text}");
+
+    /// Ends in another way for large batches.
+    #[derive(Module)]
+    struct Turns;
+    impl Forward for Turns {
+        fn forward(&self, x: &Tensor) -> Result<Tensor> {
+            if x.shape()[0] > 4 { x.relu() } else { x.tanh() }
+        }
+    }
+    assert!(complaint(&Turns, &plain).contains("export it for one size"));
+    assert!(export_bytes(&Turns, &plain.batch(8)).is_ok());
     Ok(())
 }

@@ -16,6 +16,8 @@ const ALIGN: usize = 64;
 /// plan that was handed it as an output. Everybody else reads.
 #[derive(Debug)]
 pub struct Storage {
+    /// What the system gave; the first aligned address in it is `ptr`.
+    block: NonNull<u8>,
     ptr: NonNull<u8>,
     bytes: usize,
 }
@@ -30,13 +32,18 @@ impl Storage {
     pub fn zeroed(bytes: usize) -> Self {
         let layout = Self::layout(bytes);
         // SAFETY: the layout has a size above zero.
-        let ptr = unsafe { alloc_zeroed(layout) };
-        let Some(ptr) = NonNull::new(ptr) else { handle_alloc_error(layout) };
-        Storage { ptr, bytes }
+        let block = unsafe { alloc_zeroed(layout) };
+        let Some(block) = NonNull::new(block) else { handle_alloc_error(layout) };
+        // SAFETY: the layout has room for `bytes` from any of its first `ALIGN` addresses.
+        let ptr = unsafe { block.add(block.align_offset(ALIGN)) };
+        Storage { block, ptr, bytes }
     }
 
+    /// Aligned by hand: asked for more than its usual alignment, the system's allocator would write the zeros itself
+    /// instead of handing out pages that are zero already, a whole pass over the memory of large tensors.
     fn layout(bytes: usize) -> Layout {
-        Layout::from_size_align(bytes.max(ALIGN), ALIGN).expect("tensor sizes were checked when its shape was made")
+        let room = bytes.checked_add(ALIGN).expect("tensor sizes were checked when its shape was made");
+        Layout::from_size_align(room, align_of::<u64>()).expect("tensor sizes were checked when its shape was made")
     }
 
     /// A copy of a slice, in memory from the pool.
@@ -80,7 +87,7 @@ impl Storage {
 impl Drop for Storage {
     fn drop(&mut self) {
         // SAFETY: allocated with this layout by `zeroed`.
-        unsafe { dealloc(self.ptr.as_ptr(), Self::layout(self.bytes)) }
+        unsafe { dealloc(self.block.as_ptr(), Self::layout(self.bytes)) }
     }
 }
 

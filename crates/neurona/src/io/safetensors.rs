@@ -1,7 +1,6 @@
 //! Safetensors files, which PyTorch, JAX and others read and write too.
 
-use super::StateDict;
-use super::atomic;
+use super::{Format, StateDict, atomic, inspect};
 use crate::cpu::storage::Storage;
 use crate::graph::engine;
 use crate::tensor::Meta;
@@ -10,13 +9,13 @@ use ::safetensors::tensor::{Dtype, Metadata, TensorInfo};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{BufReader, Read};
+use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 
 /// Bytes before the header: its length.
 const PREFIX: u64 = 8;
 /// Headers beyond this are refused before they are read, as the format's own library does.
-const LARGEST_HEADER: u64 = 100_000_000;
+pub(super) const LARGEST_HEADER: u64 = 100_000_000;
 
 /// Writes tensors and notes to a file. It appears whole or not at all: it is written beside the target under
 /// another name, brought to the disk, then renamed.
@@ -76,16 +75,70 @@ pub fn load(path: impl AsRef<Path>) -> Result<StateDict> {
 /// Reads the tensors of a file, and its notes.
 pub fn load_with_metadata(path: impl AsRef<Path>) -> Result<(StateDict, BTreeMap<String, String>)> {
     let path = path.as_ref();
-    let failed = |source| Error::File { action: "read", path: path.into(), source };
-    let wrong = |problem: String| Error::Format { path: path.into(), problem };
-    let file = File::open(path).map_err(failed)?;
-    let size = file.metadata().map_err(failed)?.len();
-    let mut file = BufReader::new(file);
+    let file = File::open(path).map_err(|source| Error::File { action: "read", path: path.into(), source })?;
+    read(file, path)
+}
+
+/// As [`load_with_metadata`], from anything that can be read; `name` is for error messages.
+pub fn read(mut from: impl Read + Seek, name: &Path) -> Result<(StateDict, BTreeMap<String, String>)> {
+    let wrong = |problem: String| Error::Format { path: name.into(), problem };
+    let header = read_header(&mut from, name)?;
+    let mut state = StateDict::new();
+    for tensor in header.offset_keys() {
+        let Some(info) = header.info(&tensor) else { continue };
+        let dtype = from_file(info.dtype).ok_or_else(|| {
+            wrong(format!(
+                "tensor {tensor} has elements of type {}; known are F64 I64 F32 F16 BF16 U8 BOOL",
+                info.dtype
+            ))
+        })?;
+        let bytes = info.data_offsets.1 - info.data_offsets.0;
+        // No elements say nothing about how large the other dimensions are: have them checked.
+        let value = if bytes == 0 {
+            Tensor::zeros(&info.shape[..], dtype).map_err(|e| wrong(format!("tensor {tensor}: {e}")))?
+        } else {
+            // From the file into the tensor's memory, without a stop between.
+            let (storage, read) = Storage::filled(bytes, |room: &mut [u8]| {
+                let read = from.read_exact(room);
+                if dtype == DType::Bool {
+                    room.iter_mut().for_each(|b| *b = (*b != 0) as u8);
+                }
+                read
+            });
+            read.map_err(|source| Error::File { action: "read", path: name.into(), source })?;
+            Tensor::of_storage(Meta::new(&info.shape[..], dtype), storage)
+        };
+        state.insert(tensor, value);
+    }
+    let notes = header.metadata().iter().flatten().map(|(k, v)| (k.clone(), v.clone())).collect();
+    Ok((state, notes))
+}
+
+/// Describes a file's tensors without reading them.
+pub(super) fn describe(mut from: impl Read + Seek, name: &Path) -> Result<inspect::Inspection> {
+    let header = read_header(&mut from, name)?;
+    let described = header.offset_keys().into_iter().filter_map(|tensor| {
+        let info = header.info(&tensor)?;
+        let dtype = from_file(info.dtype).map_or_else(|| info.dtype.to_string().to_lowercase(), |d| d.to_string());
+        let bytes = (info.data_offsets.1 - info.data_offsets.0) as u64;
+        Some(inspect::TensorInfo { name: tensor, dtype, shape: info.shape.clone(), bytes })
+    });
+    let mut metadata: Vec<_> = header.metadata().iter().flatten().map(|(k, v)| (k.clone(), v.clone())).collect();
+    metadata.sort();
+    Ok(inspect::Inspection { format: Format::Safetensors, tensors: described.collect(), metadata, notes: Vec::new() })
+}
+
+/// Reads and checks a file's header; the tensors follow it in the order of their offsets.
+fn read_header(from: &mut (impl Read + Seek), name: &Path) -> Result<Metadata> {
+    let failed = |source| Error::File { action: "read", path: name.into(), source };
+    let wrong = |problem: String| Error::Format { path: name.into(), problem };
+    let size = from.seek(SeekFrom::End(0)).map_err(failed)?;
+    from.seek(SeekFrom::Start(0)).map_err(failed)?;
     if size < PREFIX {
         return Err(wrong(format!("is not a safetensors file: it has only {size} bytes")));
     }
     let mut prefix = [0; PREFIX as usize];
-    file.read_exact(&mut prefix).map_err(failed)?;
+    from.read_exact(&mut prefix).map_err(failed)?;
     let length = u64::from_le_bytes(prefix);
     if length > LARGEST_HEADER || length > size - PREFIX {
         return Err(wrong(format!(
@@ -93,7 +146,7 @@ pub fn load_with_metadata(path: impl AsRef<Path>) -> Result<(StateDict, BTreeMap
         )));
     }
     let mut header = vec![0; length as usize];
-    file.read_exact(&mut header).map_err(failed)?;
+    from.read_exact(&mut header).map_err(failed)?;
     // The library's own reader adds up offsets without a check for overflow; its description of the file does not.
     let header: Metadata = serde_json::from_slice(&header).map_err(|e| wrong(format!("has a broken header: {e}")))?;
     let (want, have) = (header.data_len() as u64, size - PREFIX - length);
@@ -101,31 +154,7 @@ pub fn load_with_metadata(path: impl AsRef<Path>) -> Result<(StateDict, BTreeMap
         let what = if have < want { "was cut off" } else { "has bytes that belong to no tensor" };
         return Err(wrong(format!("{what}: its tensors take {want} bytes, the file has {have} for them")));
     }
-    let mut state = StateDict::new();
-    let mut bytes = Vec::new();
-    for name in header.offset_keys() {
-        let Some(info) = header.info(&name) else { continue };
-        let dtype = from_file(info.dtype).ok_or_else(|| {
-            wrong(format!("tensor {name} has elements of type {}; known are F64 I64 F32 F16 BF16 U8 BOOL", info.dtype))
-        })?;
-        bytes.resize(info.data_offsets.1 - info.data_offsets.0, 0);
-        file.read_exact(&mut bytes).map_err(failed)?;
-        let tensor = tensor(&mut bytes, dtype, &info.shape).map_err(|e| wrong(format!("tensor {name}: {e}")))?;
-        state.insert(name, tensor);
-    }
-    let notes = header.metadata().iter().flatten().map(|(k, v)| (k.clone(), v.clone())).collect();
-    Ok((state, notes))
-}
-
-fn tensor(bytes: &mut [u8], dtype: DType, shape: &[usize]) -> Result<Tensor> {
-    // No elements say nothing about how large the other dimensions are: have them checked.
-    if bytes.is_empty() {
-        return Tensor::zeros(shape, dtype);
-    }
-    if dtype == DType::Bool {
-        bytes.iter_mut().for_each(|b| *b = (*b != 0) as u8);
-    }
-    Ok(Tensor::of_storage(Meta::new(shape, dtype), Storage::copy_of(bytes)))
+    Ok(header)
 }
 
 fn to_file(dtype: DType) -> Dtype {

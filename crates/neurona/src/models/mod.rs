@@ -8,6 +8,7 @@ mod mlp;
 pub mod mobilenet;
 mod nearest;
 mod networks;
+mod onnx;
 pub mod resnet;
 mod small_cnn;
 mod spec;

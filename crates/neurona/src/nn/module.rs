@@ -1,7 +1,8 @@
 //! What makes a struct a model: its parts can be visited by name.
 
 use super::{Buffer, LoadReport, Mode, ModulePath, Parameter, StateDict, state};
-use crate::{Result, Tensor, io::safetensors};
+use crate::io::{self, safetensors};
+use crate::{Result, Tensor};
 use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
@@ -175,12 +176,13 @@ pub trait Module {
         safetensors::save(path, &self.state_dict()?, &notes)
     }
 
-    /// Loads parameters and buffers from a safetensors file; their names and shapes must be the model's.
+    /// Loads parameters and buffers from a safetensors file or a PyTorch checkpoint; their names and shapes must be
+    /// the model's.
     fn load(&self, path: impl AsRef<Path>) -> Result<()>
     where
         Self: Sized,
     {
-        self.load_state_dict(&safetensors::load(path)?, true).map(|_| ())
+        self.load_state_dict(&io::load(path)?, true).map(|_| ())
     }
 }
 

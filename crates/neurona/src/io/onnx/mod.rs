@@ -15,11 +15,11 @@
 //! ```
 
 mod export;
-// mod import;
+mod import;
 mod proto;
 
 pub use export::{Export, export, export_bytes};
-// pub use import::{OnnxModule, import, import_bytes};
+pub use import::{OnnxModule, import, import_bytes};
 
 use crate::DType;
 

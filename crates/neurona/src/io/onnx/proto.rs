@@ -19,8 +19,6 @@ pub(super) struct Model {
     pub opset_import: Vec<OperatorSet>,
     #[prost(message, repeated, tag = "14")]
     pub metadata_props: Vec<Entry>,
-    #[prost(message, repeated, tag = "25")]
-    pub functions: Vec<Function>,
 }
 
 /// Which version of which set of operators a model uses.
@@ -52,15 +50,6 @@ pub(super) struct Graph {
     pub input: Vec<ValueInfo>,
     #[prost(message, repeated, tag = "12")]
     pub output: Vec<ValueInfo>,
-}
-
-/// An operator that is made of others.
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct Function {
-    #[prost(string, tag = "1")]
-    pub name: String,
-    #[prost(string, tag = "10")]
-    pub domain: String,
 }
 
 #[derive(Clone, PartialEq, Message)]

@@ -1,12 +1,17 @@
 //! The stack machine that a pickle is a program for. Values under construction lie in one list and refer to each
 //! other by place, so what a pickle shares stays shared and costs a number each time.
 
-use super::input::{Input, Problem, quoted, raw_unicode, utf8};
+use super::input::{Input, Problem};
 use super::opcode::*;
+use super::scalar::scalar;
+use super::trust::harmless;
 use super::value::Global;
 use super::{MOST_VALUES, Value, settle};
 use std::collections::HashMap;
 use std::sync::Arc;
+
+/// Bytes of a module's, class's or function's name.
+const LONGEST_NAME: usize = 400;
 
 /// A value's place in the list.
 pub type Id = u32;
@@ -293,6 +298,10 @@ impl Machine {
     }
 
     fn global(&mut self, module: &str, name: &str) -> Result<(), Stop> {
+        // A name may be used often: it is copied each time.
+        if module.len().max(name.len()) > LONGEST_NAME {
+            return Err("the name of a class or function is too long".into());
+        }
         let global = Global { module: module.into(), name: name.into() };
         if !harmless(&global) {
             return Err(Stop::Refused(format!("it names {global}, which is no data")));
@@ -327,107 +336,4 @@ fn pairs(items: Vec<Id>) -> Result<Vec<(Id, Id)>, Stop> {
         return Err("a key has no value".into());
     }
     Ok(items.chunks_exact(2).map(|pair| (pair[0], pair[1])).collect())
-}
-
-/// The value of an opcode that carries one, none for other opcodes.
-fn scalar(opcode: u8, input: &mut Input<'_>) -> Result<Option<Value>, Problem> {
-    Ok(Some(match opcode {
-        NONE => Value::None,
-        NEWTRUE => Value::Bool(true),
-        NEWFALSE => Value::Bool(false),
-        INT => match input.text_line()? {
-            "00" => Value::Bool(false),
-            "01" => Value::Bool(true),
-            line => Value::Int(line.trim().parse().map_err(|_| format!("{line:?} is not an integer of 64 bits"))?),
-        },
-        BININT => Value::Int(i32::from_le_bytes(input.array()?).into()),
-        BININT1 => Value::Int(input.byte()?.into()),
-        BININT2 => Value::Int(u16::from_le_bytes(input.array()?).into()),
-        LONG => {
-            let line = input.text_line()?;
-            let digits = line.trim().trim_end_matches('L');
-            Value::Int(digits.parse().map_err(|_| format!("{line:?} is not an integer of 64 bits"))?)
-        }
-        LONG1 => integer(input.counted::<1>()?),
-        LONG4 => integer(input.counted::<4>()?),
-        FLOAT => Value::Float(input.number()?),
-        BINFLOAT => Value::Float(f64::from_be_bytes(input.array()?)),
-        STRING => Value::Bytes(quoted(input.line()?)?.into()),
-        BINSTRING | BINBYTES => Value::Bytes(input.counted::<4>()?.into()),
-        SHORT_BINSTRING | SHORT_BINBYTES => Value::Bytes(input.counted::<1>()?.into()),
-        BINBYTES8 | BYTEARRAY8 => Value::Bytes(input.counted::<8>()?.into()),
-        UNICODE => Value::Text(raw_unicode(input.line()?)?.into()),
-        SHORT_BINUNICODE => Value::Text(utf8(input.counted::<1>()?)?.into()),
-        BINUNICODE => Value::Text(utf8(input.counted::<4>()?)?.into()),
-        BINUNICODE8 => Value::Text(utf8(input.counted::<8>()?)?.into()),
-        _ => return Ok(None),
-    }))
-}
-
-/// An integer from its little-endian bytes in two's complement.
-fn integer(bytes: &[u8]) -> Value {
-    let sign = bytes.last().map_or(0, |b| if b & 0x80 == 0 { 0 } else { 0xff });
-    let mut wide = [sign; 8];
-    match wide.get_mut(..bytes.len()) {
-        Some(low) => {
-            low.copy_from_slice(bytes);
-            Value::Int(i64::from_le_bytes(wide))
-        }
-        None => Value::BigInt(bytes.into()),
-    }
-}
-
-/// Whether data may need this name. Nothing is ever called; but a file that names a way to run programs is an
-/// attack, and its user should hear so.
-fn harmless(global: &Global) -> bool {
-    const PLAIN: [&str; 14] = [
-        "bool",
-        "bytearray",
-        "bytes",
-        "complex",
-        "dict",
-        "float",
-        "frozenset",
-        "int",
-        "list",
-        "object",
-        "range",
-        "set",
-        "slice",
-        "tuple",
-    ];
-    const RUNNERS: [&str; 27] = [
-        "asyncio",
-        "bdb",
-        "cProfile",
-        "cffi",
-        "code",
-        "codeop",
-        "commands",
-        "ctypes",
-        "doctest",
-        "imp",
-        "importlib",
-        "marshal",
-        "multiprocessing",
-        "nt",
-        "operator",
-        "os",
-        "pdb",
-        "pip",
-        "popen2",
-        "posix",
-        "profile",
-        "pty",
-        "runpy",
-        "shutil",
-        "socket",
-        "subprocess",
-        "sys",
-    ];
-    let package = global.module.split('.').next().unwrap_or_default();
-    match package {
-        "builtins" | "__builtin__" => PLAIN.contains(&global.name.as_str()) || global.name == "str",
-        _ => !RUNNERS.contains(&package) && !matches!(package, "timeit" | "webbrowser" | "pickle" | "_pickle"),
-    }
 }

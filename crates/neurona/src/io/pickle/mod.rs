@@ -5,7 +5,9 @@ mod input;
 mod machine;
 pub mod numpy;
 mod opcode;
+mod scalar;
 mod settle;
+mod trust;
 mod value;
 
 pub use value::{Global, Object, Value};

@@ -141,7 +141,13 @@ impl Value {
     /// # Ok::<(), neurona::Error>(())
     /// ```
     pub fn get(&self, key: &str) -> Option<&Value> {
-        self.entries()?.iter().rev().find(|(k, _)| k.text() == Some(key)).map(|(_, value)| value)
+        // Not by `text`, which would look through long bytes for valid UTF-8.
+        let is_key = |k: &Value| match k {
+            Value::Text(text) => **text == *key,
+            Value::Bytes(bytes) => **bytes == *key.as_bytes(),
+            _ => false,
+        };
+        self.entries()?.iter().rev().find(|(k, _)| is_key(k)).map(|(_, value)| value)
     }
 
     /// What kind of thing it is, for messages: `a list of 3`, `collections.OrderedDict`.
@@ -153,7 +159,7 @@ impl Value {
             Value::BigInt(bytes) => format!("an integer of {} bytes", bytes.len()),
             Value::Float(x) => x.to_string(),
             Value::Bytes(bytes) => format!("{} bytes", bytes.len()),
-            Value::Text(text) if text.chars().count() <= 40 => format!("{text:?}"),
+            Value::Text(text) if text.len() <= 60 => format!("{text:?}"),
             Value::Text(text) => format!("a text of {} bytes", text.len()),
             Value::List(items) => format!("a list of {}", items.len()),
             Value::Tuple(items) => format!("a tuple of {}", items.len()),

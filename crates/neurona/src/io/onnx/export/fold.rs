@@ -12,11 +12,9 @@ use crate::{DType, Result};
 
 /// Whether a node is written together with the batch norm that follows it.
 pub(super) fn waits(b: &Builder<'_>, node: usize) -> bool {
-    let users = || {
-        let line = b.trace.first();
-        (node + 1..line.nodes.len()).find(|&user| line.inputs[user].iter().any(|at| at.node == node))
-    };
-    b.options.fold_batch_norm && takes(b, node) && b.uses[node] == 1 && users().is_some_and(|user| foldable(b, user))
+    let line = b.trace.first();
+    let user = |user: &usize| line.inputs[*user].iter().any(|at| at.node == node);
+    takes(b, node) && (node + 1..line.nodes.len()).find(user).is_some_and(|user| is_folded(b, user))
 }
 
 fn op<'b>(b: &'b Builder<'_>, node: usize) -> Option<&'b Op> {
@@ -40,23 +38,20 @@ fn is_leaf(b: &Builder<'_>, at: At) -> bool {
     b.inputs(at.node).is_empty() && b.trace.first().input != Some(at.node)
 }
 
-/// Whether a batch norm stands right behind what can take it up.
-fn foldable(b: &Builder<'_>, node: usize) -> bool {
+/// Whether a node is a batch norm that nothing stands before but what takes it up.
+fn is_folded(b: &Builder<'_>, node: usize) -> bool {
     let inputs = b.inputs(node);
-    matches!(op(b, node), Some(Op::BatchNormEval(_)))
+    b.options.fold_batch_norm
+        && matches!(op(b, node), Some(Op::BatchNormEval(_)))
         && takes(b, inputs[0].node)
         && b.uses[inputs[0].node] == 1
         && inputs[1..].iter().all(|at| is_leaf(b, *at))
 }
 
-pub(super) fn batch_norm(b: &mut Builder<'_>, inputs: &[At], norm: &BatchNormEval) -> Result<String> {
-    let before = inputs[0].node;
-    if b.options.fold_batch_norm
-        && takes(b, before)
-        && b.uses[before] == 1
-        && inputs[1..].iter().all(|a| is_leaf(b, *a))
-    {
-        return folded(b, before, inputs, norm);
+pub(super) fn batch_norm(b: &mut Builder<'_>, node: usize, norm: &BatchNormEval) -> Result<String> {
+    let inputs = b.inputs(node);
+    if is_folded(b, node) {
+        return folded(b, inputs[0].node, inputs, norm);
     }
     let x = b.value(inputs[0])?;
     let (mean, var) = (b.value(inputs[1])?, b.value(inputs[2])?);

@@ -9,6 +9,7 @@ use crate::graph::engine;
 use crate::graph::node::Source;
 use crate::tensor::{DType, Meta, Tensor};
 use crate::{Error, Result};
+use prost::bytes::Bytes;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -38,7 +39,7 @@ pub(super) struct Builder<'t> {
     cells: HashMap<*const CellInner, String>,
     names: HashMap<At, String>,
     taken: HashSet<String>,
-    constants: HashMap<(Meta, Vec<u8>), String>,
+    constants: HashMap<(Meta, Bytes), String>,
     batch: Option<String>,
     /// The node of the line that is being converted, for names.
     now: usize,
@@ -129,10 +130,15 @@ impl<'t> Builder<'t> {
             Source::Numbers(_) => self.scalar(at)?,
             _ => {
                 let value = self.trace.constant(at.node)?;
-                let wanted = self.name_of(at);
-                let name = self.claim(wanted.as_deref().unwrap_or("constant"));
-                self.initializers.push(Initializer { name: name.clone(), meta: node.outputs[at.out].clone(), value });
-                name
+                let meta = node.outputs[at.out].clone();
+                match self.name_of(at) {
+                    Some(wanted) => {
+                        let name = self.claim(&wanted);
+                        self.initializers.push(Initializer { name: name.clone(), meta, value });
+                        name
+                    }
+                    None => self.constant(&Tensor::of_storage(meta, value))?,
+                }
             }
         };
         self.names.insert(at, name.clone());
@@ -170,7 +176,7 @@ impl<'t> Builder<'t> {
         name
     }
 
-    /// A constant under a name of its own.
+    /// A weight under its name.
     pub fn initializer(&mut self, wanted: &str, value: &Tensor) -> Result<String> {
         let name = self.claim(wanted);
         let (meta, value) = (value.meta().clone(), engine::value(value)?);
@@ -178,14 +184,20 @@ impl<'t> Builder<'t> {
         Ok(name)
     }
 
-    /// A constant that may be shared with whoever needs the same.
+    /// A constant that may be shared with whoever needs the same. It is a node of its own and not an initializer,
+    /// so that readers can tell it from what is trained.
     pub fn constant(&mut self, value: &Tensor) -> Result<String> {
-        let bytes = engine::value(value)?.read::<u8>().iter().take(value.meta().bytes()).copied().collect();
-        let key = (value.meta().clone(), bytes);
+        let meta = value.meta();
+        let raw_data = Bytes::copy_from_slice(&engine::value(value)?.read::<u8>()[..meta.bytes()]);
+        let key = (meta.clone(), raw_data.clone());
         if let Some(name) = self.constants.get(&key) {
             return Ok(name.clone());
         }
-        let name = self.initializer("constant", value)?;
+        let dims = meta.shape.iter().map(|&n| n as i64).collect();
+        let tensor = proto::Tensor { dims, data_type: to_file(meta.dtype), raw_data, ..Default::default() };
+        let t = Some(Box::new(tensor));
+        let attribute = proto::Attribute { name: "value".into(), t, kind: 4, ..Default::default() };
+        let name = self.emit("Constant", &[], vec![attribute]);
         self.constants.insert(key, name.clone());
         Ok(name)
     }
@@ -260,9 +272,13 @@ impl<'t> Builder<'t> {
         result
     }
 
-    /// What the result needs, in order.
+    /// What the result needs, in order, with the result under the output's name.
     fn finish(mut self, result: String) -> (Vec<proto::Node>, Vec<Initializer>) {
-        let output = self.options.output_name.clone();
+        let mut result = result;
+        if !self.nodes.iter().any(|node| node.output.contains(&result)) {
+            // The input itself, or a weight.
+            result = self.emit("Identity", &[&result], vec![]);
+        }
         let mut needed: HashSet<String> = [result.clone()].into();
         for node in self.nodes.iter().rev() {
             if node.output.iter().any(|name| needed.contains(name)) {
@@ -271,17 +287,9 @@ impl<'t> Builder<'t> {
         }
         self.nodes.retain(|node| node.output.iter().any(|name| needed.contains(name)));
         self.initializers.retain(|initializer| needed.contains(&initializer.name));
-        if !self.nodes.iter().any(|node| node.output.contains(&result)) {
-            let name = self.emit("Identity", &[&result], vec![]);
-            return Builder { nodes: self.nodes, ..self }.renamed(&name, &output);
-        }
-        self.renamed(&result, &output)
-    }
-
-    fn renamed(mut self, from: &str, to: &str) -> (Vec<proto::Node>, Vec<Initializer>) {
         for name in self.nodes.iter_mut().flat_map(|node| node.input.iter_mut().chain(&mut node.output)) {
-            if name == from {
-                *name = to.to_string();
+            if *name == result {
+                *name = self.options.output_name.clone();
             }
         }
         (self.nodes, self.initializers)
@@ -297,7 +305,7 @@ pub(super) fn float(name: &str, value: f64) -> proto::Attribute {
 }
 
 pub(super) fn string(name: &str, value: &'static str) -> proto::Attribute {
-    let s = Some(prost::bytes::Bytes::from_static(value.as_bytes()));
+    let s = Some(Bytes::from_static(value.as_bytes()));
     proto::Attribute { name: name.into(), s, kind: 3, ..Default::default() }
 }
 

@@ -26,7 +26,7 @@ pub(super) fn convert(b: &mut Builder<'_>, node: usize) -> Result<String> {
     // These look at their operands before they write them.
     match &op {
         Op::Reshape(_) => return movement::reshape(b, At { node, out: 0 }),
-        Op::BatchNormEval(op) => return fold::batch_norm(b, inputs, op),
+        Op::BatchNormEval(op) => return fold::batch_norm(b, node, op),
         Op::Slice(op) => return movement::slice(b, inputs, op, At { node, out: 0 }),
         Op::Roll(op) => return movement::roll(b, inputs, op.dim),
         Op::LeakyRelu(_) | Op::Elu(_) => {
@@ -206,20 +206,17 @@ fn gelu(b: &mut Builder<'_>, x: &str, op: &Gelu, dtype: DType) -> Result<String>
     Ok(b.emit("Mul", &[&product, &half], vec![]))
 }
 
-/// Bounds of x: the two comparisons that `clamp` is made of, as one operator.
+/// Bounds of x: the comparisons that `clamp` is made of, as one operator.
 fn clip(b: &mut Builder<'_>, node: usize) -> Result<Option<String>> {
     let Some(outer) = bound(b, node) else { return Ok(None) };
-    let inner = bound(b, outer.x.node).filter(|inner| inner.below != outer.below);
-    let x = inner.as_ref().map_or(outer.x, |inner| inner.x);
+    // Of two bounds ONNX applies the upper one last.
+    let inner = bound(b, outer.x.node).filter(|inner| inner.below && !outer.below);
+    let x = b.value(inner.as_ref().map_or(outer.x, |inner| inner.x))?;
     let (mut low, mut high) = (String::new(), String::new());
-    // The outer bound is applied last, as ONNX applies the upper one.
-    let inner = inner.filter(|_| !outer.below);
-    let x = if inner.is_some() { x } else { outer.x };
     for bound in inner.iter().chain([&outer]) {
         let limit = b.value(bound.limit)?;
         *(if bound.below { &mut low } else { &mut high }) = limit;
     }
-    let x = b.value(x)?;
     let operands = if high.is_empty() { vec![x.as_str(), &low] } else { vec![x.as_str(), &low, &high] };
     Ok(Some(b.emit("Clip", &operands, vec![])))
 }

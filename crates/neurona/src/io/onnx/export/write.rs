@@ -50,7 +50,6 @@ impl Parts {
             graph: None,
             opset_import: vec![proto::OperatorSet { domain: String::new(), version: options.opset }],
             metadata_props: notes.collect(),
-            functions: Vec::new(),
         };
         let mut head = model.encode_to_vec();
         encode_key(proto::GRAPH, WireType::LengthDelimited, &mut head);

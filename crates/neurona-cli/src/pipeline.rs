@@ -1,0 +1,179 @@
+//! From a data set to batches: what training and using a model have in common.
+
+use crate::config::{Augment, Config, Facts};
+use crate::failure::{Failure, Outcome};
+use neurona::data::sets::{self, Kind, Opened};
+use neurona::data::transforms::{
+    CenterCrop, Compose, Grayscale, Normalize, RandAugment, RandomCrop, RandomHorizontalFlip, RandomResizedCrop,
+    Resize, ToTensor, TrivialAugmentWide,
+};
+use neurona::data::{DataLoader, Dataset, Image, download, stratified_split};
+use neurona::models::{Card, Resize as Fit};
+use std::path::Path;
+use std::sync::Arc;
+
+/// Images that are looked at to learn how large they are.
+const LOOKED_AT: usize = 24;
+/// From this size on images are photographs: the middle of a slightly larger one is used.
+const PHOTOGRAPHS: usize = 96;
+/// Images to a batch when nothing is learned.
+pub const EVAL_BATCH: usize = 128;
+
+/// Data by its name or folder.
+pub fn open(data: &str) -> Outcome<Opened> {
+    let folder = download::data_folder().ok();
+    let opened = sets::open(Path::new(data), folder.as_deref())?;
+    let classes = opened.train.classes().len();
+    match classes {
+        0 | 1 => Err(Failure::Told(format!(
+            "{data}: has {classes} class; a classifier needs two or more: one folder of images for each class"
+        ))),
+        _ => Ok(opened),
+    }
+}
+
+/// What the automatic choices are made from.
+pub fn facts(opened: &Opened) -> Outcome<Facts> {
+    let labels = opened.train.labels();
+    let mut counts = vec![0usize; opened.train.classes().len()];
+    for label in labels {
+        if let Some(count) = usize::try_from(*label).ok().and_then(|class| counts.get_mut(class)) {
+            *count += 1;
+        }
+    }
+    let present = || counts.iter().filter(|count| **count > 0);
+    let (most, fewest) = (present().max().copied().unwrap_or(1), present().min().copied().unwrap_or(1));
+    let size = match opened.size {
+        Some(size) => size,
+        None => typical_size(opened)?,
+    };
+    Ok(Facts {
+        name: opened.name.chars().map(|c| if c.is_alphanumeric() || "-_.".contains(c) { c } else { '-' }).collect(),
+        images: labels.len(),
+        has_val: opened.val.is_some(),
+        size,
+        one_size: opened.size.is_some(),
+        imbalance: most as f64 / fewest.max(1) as f64,
+        has_sides: opened.kind == Kind::Mnist,
+    })
+}
+
+/// The size in the middle of some images'. Those that cannot be read are for the loader to report.
+fn typical_size(opened: &Opened) -> Outcome<[usize; 3]> {
+    let n = opened.train.len();
+    let mut image = Image::default();
+    let (mut sizes, mut problem) = (Vec::new(), None);
+    for i in 0..n.min(LOOKED_AT) {
+        match opened.train.read(i * n / n.min(LOOKED_AT), &mut image) {
+            Ok(()) => sizes.push((image.height().min(image.width()), image.height(), image.width())),
+            Err(e) => problem = problem.or(Some(e)),
+        }
+    }
+    sizes.sort_unstable();
+    match (sizes.get(sizes.len() / 2), problem) {
+        (Some((_, height, width)), _) => Ok([opened.mean.len(), *height, *width]),
+        (None, Some(e)) => Err(e.into()),
+        (None, None) => Err(Failure::Told("the data has no images".to_string())),
+    }
+}
+
+/// Training, validation and test images of a run.
+pub struct Parts {
+    /// To learn from.
+    pub train: Arc<dyn Dataset>,
+    /// To choose by.
+    pub val: Arc<dyn Dataset>,
+    /// To be judged by, once, at the end.
+    pub test: Option<Arc<dyn Dataset>>,
+}
+
+impl Parts {
+    /// The parts that the data has; validation is taken from training where there is none.
+    pub fn new(opened: &Opened, config: &Config) -> Outcome<Self> {
+        let (train, test) = (opened.train.clone(), opened.test.clone());
+        if let Some(val) = &opened.val {
+            return Ok(Parts { train, val: val.clone(), test });
+        }
+        let shares = [1.0 - config.val_split, config.val_split];
+        let mut parts = stratified_split(train, &shares, config.seed)?.into_iter();
+        match (parts.next(), parts.next()) {
+            (Some(train), Some(val)) if !train.is_empty() && !val.is_empty() => {
+                Ok(Parts { train: Arc::new(train), val: Arc::new(val), test })
+            }
+            _ => Err(Failure::Told(format!(
+                "{} images are too few to keep {} of them for validation: add images, or give the data a folder 'val'",
+                opened.train.len(),
+                config.val_split
+            ))),
+        }
+    }
+
+    /// The images that the final figures are measured on, and what they are called.
+    pub fn judged_by(&self) -> (&'static str, &Arc<dyn Dataset>) {
+        match &self.test {
+            Some(test) => ("test", test),
+            None => ("val", &self.val),
+        }
+    }
+}
+
+/// How images of this data are brought to this size.
+pub fn fit(opened: &Opened, size: usize) -> Fit {
+    match opened.size {
+        Some(_) => Fit::Exact,
+        None if size >= PHOTOGRAPHS => Fit::ShorterSide(size * 8 / 7),
+        None => Fit::ShorterSide(size),
+    }
+}
+
+/// What every image goes through before the network sees it.
+pub fn prepare(card: &Card) -> Outcome<Compose> {
+    let mut steps = sized(Compose::new(), card)?;
+    // Files are read in colour, whatever they hold.
+    if card.spec.channels == 1 {
+        steps = steps.add(Grayscale::new(1)?);
+    }
+    normalized(steps, card)
+}
+
+fn sized(steps: Compose, card: &Card) -> Outcome<Compose> {
+    let (height, width) = (card.spec.height, card.spec.width);
+    Ok(match card.resize {
+        Fit::Exact => steps.add(Resize::new((height, width))?),
+        Fit::ShorterSide(side) => steps.add(Resize::new(side)?).add(CenterCrop::new((height, width))?),
+    })
+}
+
+fn normalized(steps: Compose, card: &Card) -> Outcome<Compose> {
+    let floats = |values: &[f64]| values.iter().map(|v| *v as f32).collect::<Vec<_>>();
+    Ok(steps.add(ToTensor).add(Normalize::new(&floats(&card.mean), &floats(&card.std))?))
+}
+
+/// The same for training, with the images varied.
+pub fn vary(card: &Card, augment: Augment) -> Outcome<Compose> {
+    let side = card.spec.height;
+    let crops = matches!(augment, Augment::Crop | Augment::Basic | Augment::Trivial | Augment::Randaugment);
+    let mut steps = match (crops, card.resize) {
+        (false, _) => sized(Compose::new(), card)?,
+        // A part of at least a third: smaller ones often miss what the image is of.
+        (true, Fit::ShorterSide(_)) if side >= PHOTOGRAPHS => {
+            Compose::new().add(RandomResizedCrop::new(side)?.scale(0.35, 1.0)?)
+        }
+        (true, _) => sized(Compose::new(), card)?.add(RandomCrop::new(side)?.padding((side / 14).max(1))),
+    };
+    if matches!(augment, Augment::Flip | Augment::Basic | Augment::Trivial | Augment::Randaugment) {
+        steps = steps.add(RandomHorizontalFlip::new(0.5)?);
+    }
+    match augment {
+        Augment::Trivial => steps = steps.add(TrivialAugmentWide::default()),
+        Augment::Randaugment => steps = steps.add(RandAugment::default()),
+        Augment::None | Augment::Flip | Augment::Crop | Augment::Basic => {}
+    }
+    normalized(steps, card)
+}
+
+/// Batches of images that are only looked at.
+pub fn plain_loader(data: &Arc<dyn Dataset>, card: &Card, workers: usize, skip: bool) -> Outcome<DataLoader> {
+    let loader = DataLoader::new(data.clone(), EVAL_BATCH)?.transform(prepare(card)?).workers(workers);
+    Ok(if skip { loader.skip_bad_images() } else { loader })
+}

@@ -1,0 +1,9 @@
+//! What the folder of a run holds besides checkpoints, and how it is read again.
+
+mod environment;
+pub(crate) mod history;
+mod story;
+
+pub use environment::environment;
+pub use history::{Epoch, read_history};
+pub use story::{Mistakes, write_story};
