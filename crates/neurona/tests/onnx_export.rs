@@ -264,7 +264,7 @@ fn what_cannot_be_exported_says_so() -> Result<()> {
         assert!(complaint(&net, &options).contains(wanted), "{}", complaint(&net, &options));
     }
     let net = Sequential::new().add(BatchNorm1d::new(4)?.without_running_stats());
-    assert!(complaint(&net, &plain).contains("batch_norm_train at 0: keeps no running statistics"));
+    assert!(complaint(&net, &plain).contains("batch_norm at 0: keeps no running statistics"));
 
     /// Looks at its input's values.
     #[derive(Module)]
