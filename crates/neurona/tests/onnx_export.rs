@@ -6,7 +6,7 @@ use neurona::models::{Lab, SmallCnn, Spec, course_cnn, mlp, resnet18_cifar};
 use neurona::nn::{
     AdaptiveAvgPool2d, AvgPool2d, BatchNorm1d, BatchNorm2d, Conv2d, Dropout, ELU, Embedding, Flatten, Forward, GELU,
     GroupNorm, Hardsigmoid, Hardswish, LayerNorm, LeakyReLU, Linear, MaxPool2d, Module, MultiheadAttention, Parameter,
-    Sequential, SiLU, Sigmoid, Softmax, Softplus, Tanh, Upsample,
+    ReLU6, Sequential, SiLU, Sigmoid, Softmax, Softplus, Tanh, Upsample,
 };
 use neurona::{Conv2dOptions, DType, PadMode, Result, Tensor, manual_seed};
 use std::path::Path;
@@ -17,6 +17,7 @@ fn layers() -> Result<Sequential> {
         .add(Conv2d::with(3, 8, [3, 2], Conv2dOptions::default())?.padding_same())
         .add(BatchNorm2d::new(8)?)
         .add(Hardswish::new())
+        .add(ReLU6::new())
         .add(Conv2d::new(8, 8, 3)?.groups(4)?.padding(1).dilation(2))
         .add(BatchNorm2d::new(8)?.without_affine())
         .add(LeakyReLU::new())
