@@ -30,7 +30,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PROGRAM = ROOT / "target" / "release" / "examples" / "check_model"
 NAMES = ["alexnet", "vgg11", "vgg11_bn", "vgg16", "vgg16_bn", "resnet18", "resnet34", "resnet50"]
 NAMES += ["resnet18_cifar", "resnet34_cifar", "resnet50_cifar", "mobilenet_v2", "vit_b_16"]
-RUNS = 4
+RUNS = 6
 # name, batch
 TIMED = [("resnet50", 1), ("resnet50", 8), ("mobilenet_v2", 1), ("mobilenet_v2", 8), ("vit_b_16", 1)]
 
@@ -88,10 +88,10 @@ def check(name: str, side: int, batch: int, folder: Path) -> bool:
     logits, evals, loss, grads = run(wide, x.double(), labels)
     del wide
     # Rounding decides the sign of a ReLU's input now and then, and each such flip moves the gradients by a jump: the
-    # farthest of some runs, all but the first from weights that are some units in the last place away, shows how much.
+    # farthest of some runs, all but the first from weights that are up to 2⁻¹⁸ of their size away, shows how much.
     own, far = [0.0, 0.0], [0.0, 0.0]
     for nudge in range(RUNS):
-        move = lambda t: t * (1 + (torch.rand_like(t) - 0.5) * 2.0**-21) if nudge and t.is_floating_point() else t
+        move = lambda t: t * (1 + (torch.rand_like(t) - 0.5) * 2.0 ** (nudge - 22)) if nudge and t.is_floating_point() else t
         net.load_state_dict({n: move(t) for n, t in state.items()})
         logits32, eval32, loss32, grads32 = run(net, x, labels)
         own = [max(own[0], apart(eval32, evals)), max(own[1], apart(grads32, grads))]

@@ -98,7 +98,7 @@ impl Report {
         let mut advice = Vec::new();
         let mut when = |condition: bool, text: String| advice.extend(condition.then_some(text));
         let machine = &self.machine;
-        when(!self.optimised, "this is a build without optimisation: cargo build --release makes a fast one".into());
+        when(!self.optimised, "this is a debug build: cargo build --release makes a faster one".into());
         let best = machine.best_kernels();
         let slower = best != self.kernels;
         when(slower, format!("NEURONA_ISA keeps it to {}; without it {best} would be used", self.kernels));

@@ -128,7 +128,12 @@ pub fn fit(opened: &Opened, size: usize) -> Fit {
 
 /// What every image goes through before the network sees it.
 pub fn prepare(card: &Card) -> Outcome<Compose> {
-    normalized(sized(Compose::new(), card)?, card)
+    let mut steps = sized(Compose::new(), card)?;
+    // Files are read in colour, whatever they hold.
+    if card.spec.channels == 1 {
+        steps = steps.add(Grayscale::new(1)?);
+    }
+    normalized(steps, card)
 }
 
 fn sized(steps: Compose, card: &Card) -> Outcome<Compose> {
@@ -139,10 +144,7 @@ fn sized(steps: Compose, card: &Card) -> Outcome<Compose> {
     })
 }
 
-fn normalized(mut steps: Compose, card: &Card) -> Outcome<Compose> {
-    if card.spec.channels == 1 {
-        steps = steps.add(Grayscale::new(1)?);
-    }
+fn normalized(steps: Compose, card: &Card) -> Outcome<Compose> {
     let floats = |values: &[f64]| values.iter().map(|v| *v as f32).collect::<Vec<_>>();
     Ok(steps.add(ToTensor).add(Normalize::new(&floats(&card.mean), &floats(&card.std))?))
 }

@@ -101,7 +101,7 @@ fn summary_of_a_network_and_of_a_model_file() {
     fs::write(&path, "not a model").unwrap();
     let broken = neurona(&["summary", path.to_str().unwrap()]);
     assert_eq!(broken.status.code(), Some(1), "{}", text(&broken.stderr));
-    let small = neurona(&["summary", "resnet18", "--input", "3x4000x1"]);
+    let small = neurona(&["summary", "vgg16", "--input", "3x28x28"]);
     assert_eq!(small.status.code(), Some(1), "{}", text(&small.stderr));
 }
 

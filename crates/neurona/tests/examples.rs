@@ -73,6 +73,14 @@ fn backpropagation_by_hand_is_the_engines() -> Result<()> {
 }
 
 #[test]
+fn compile_and_fit_learn() -> Result<()> {
+    let _turn = turn();
+    let accuracy = compile_fit::train(1500, 3)?;
+    assert!(accuracy > 0.7, "{accuracy}");
+    Ok(())
+}
+
+#[test]
 fn the_lab_learns_and_its_network_survives_saving() -> Result<()> {
     use neurona::data::ImageSet;
     use neurona::nn::Module;
@@ -107,12 +115,4 @@ fn the_lab_without_its_data_says_how_to_get_it() {
     let error =
         neurona::data::sets::Cifar10::train("./no-such-folder").err().map(|e| e.to_string()).unwrap_or_default();
     assert_eq!(error, "./no-such-folder: there is no CIFAR-10 here; `neurona data get cifar10` downloads it");
-}
-
-#[test]
-fn compile_and_fit_learn() -> Result<()> {
-    let _turn = turn();
-    let accuracy = compile_fit::train(1500, 3)?;
-    assert!(accuracy > 0.7, "{accuracy}");
-    Ok(())
 }

@@ -105,9 +105,10 @@ fn introduce(opened: &Opened, session: &Session, choices: &[Choice]) -> Outcome 
 
 /// What can be told of a broken run.
 fn told(error: neurona::Error) -> Failure {
-    let text = error.to_string();
-    match text.contains("not finite") || text.contains("NaN") || text.contains("infinite") {
-        true => Failure::Told(format!("{text}; try a smaller --lr")),
-        false => Failure::Told(text),
+    match error {
+        neurona::Error::Diverged { loss, epoch, step } => Failure::Told(format!(
+            "the loss became {loss} in epoch {epoch}, step {step}; try a smaller --lr, or --clip-grad 1"
+        )),
+        other => other.into(),
     }
 }

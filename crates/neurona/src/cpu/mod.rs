@@ -5,6 +5,7 @@ pub mod elementwise;
 pub mod gemm;
 pub mod kernel;
 pub mod math;
+pub(crate) mod pace;
 pub(crate) mod runner;
 pub mod simd;
 pub mod storage;

@@ -2,7 +2,7 @@
 
 use super::kernel::{Buf, Io};
 use super::storage::Storage;
-use super::team::Team;
+use super::team::{Barrier, Team};
 use crate::error::{Error, Result};
 use crate::graph::debug;
 use crate::graph::plan::{Entry, Home, Plan, Step};
@@ -53,9 +53,10 @@ impl Runner {
         bind(plan, trace, kept, self.arena.buf());
         let scratch_of = |thread: usize| self.scratch.buf().part::<u8>(thread * scratch, scratch);
         let (steps, table) = (&plan.steps, &plan.table);
-        let threads = self.team.threads();
         if debug::settings().quiet() {
-            self.team.run(&|thread, barrier| {
+            let alone = self.threads() == 1 || plan.pace.alone();
+            let threads = if alone { 1 } else { self.threads() };
+            let walk = |thread: usize, barrier: &Barrier| {
                 let scratch = scratch_of(thread);
                 let mut lone = true;
                 for step in steps {
@@ -68,9 +69,17 @@ impl Runner {
                         run_phase(step, table, phase, tasks, thread, threads, scratch);
                     }
                 }
-            });
+            };
+            let start = Instant::now();
+            if alone {
+                self.team.run_alone(&walk)
+            } else {
+                self.team.run(&walk)
+            }
+            plan.pace.ran(start.elapsed());
             return Ok(());
         }
+        let threads = self.threads();
         let mut report = debug::Report::default();
         for step in steps {
             let start = Instant::now();

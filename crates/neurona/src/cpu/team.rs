@@ -124,10 +124,15 @@ impl Team {
         self.workers.len() + 1
     }
 
+    /// Runs `job` on the calling thread alone; the others sleep on.
+    pub fn run_alone(&mut self, job: Job<'_>) {
+        job(0, &Barrier::new(1, 0));
+    }
+
     /// Runs `job` on all threads and returns when all have ended.
     pub fn run(&mut self, job: Job<'_>) {
         if self.workers.is_empty() {
-            return job(0, &self.shared.barrier);
+            return self.run_alone(job);
         }
         // SAFETY: the job outlives this call, and the last barrier below holds it until no thread uses it.
         let job: Job<'static> = unsafe { std::mem::transmute::<Job<'_>, Job<'static>>(job) };

@@ -1,7 +1,7 @@
 //! Batches of tensors that are in memory already.
 
 use super::{Batch, Batches, Draws};
-use crate::{Error, Result, Tensor};
+use crate::{DType, Error, Result, Tensor};
 
 /// The rows of two tensors, examples and targets, in batches.
 ///
@@ -17,6 +17,8 @@ use crate::{Error, Result, Tensor};
 pub struct TensorBatches {
     examples: Tensor,
     targets: Tensor,
+    /// Class numbers as plain numbers: whoever looks at a batch's labels need not have anything computed.
+    classes: Option<Vec<i64>>,
     rows: usize,
     batch_size: usize,
     shuffled: Option<u64>,
@@ -27,8 +29,10 @@ impl TensorBatches {
     pub fn new(examples: &Tensor, targets: &Tensor) -> Result<Self> {
         match (examples.shape().first(), targets.shape().first()) {
             (Some(&rows), Some(n)) if rows == *n => {
+                let numbers = targets.rank() == 1 && targets.dtype() == DType::I64;
+                let classes = numbers.then(|| targets.to_vec()).transpose()?;
                 let (examples, targets) = (examples.clone(), targets.clone());
-                Ok(TensorBatches { examples, targets, rows, batch_size: 32, shuffled: None })
+                Ok(TensorBatches { examples, targets, classes, rows, batch_size: 32, shuffled: None })
             }
             _ => {
                 let (x, y) = (examples.shape(), targets.shape());
@@ -73,12 +77,17 @@ impl Batches for TensorBatches {
         let take = move |batch: usize| {
             let start = batch * self.batch_size;
             let places = &order[start..self.rows.min(start + self.batch_size)];
-            let (images, labels) = match self.shuffled {
-                None => (self.examples.narrow(0, start, places.len())?, self.targets.narrow(0, start, places.len())?),
+            let rows = |of: &Tensor| match self.shuffled {
+                None => of.narrow(0, start, places.len()),
                 Some(_) => {
                     let rows = Tensor::from_vec(places.iter().map(|p| *p as i64).collect(), [places.len()])?;
-                    (self.examples.index_select(0, &rows)?, self.targets.index_select(0, &rows)?)
+                    of.index_select(0, &rows)
                 }
+            };
+            let images = rows(&self.examples)?;
+            let labels = match &self.classes {
+                Some(classes) => Tensor::from_vec(places.iter().map(|p| classes[*p]).collect(), [places.len()])?,
+                None => rows(&self.targets)?,
             };
             Ok(Batch { images, labels, indices: places.to_vec(), number: batch })
         };

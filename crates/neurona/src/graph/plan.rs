@@ -5,6 +5,7 @@ use super::node::Source;
 use super::walk::{Trace, Words};
 use crate::Result;
 use crate::cpu::kernel::{Buf, Kernel};
+use crate::cpu::pace::Pace;
 use crate::cpu::storage::Storage;
 use crate::error::Place;
 use crate::ops::{Op, Run};
@@ -92,6 +93,7 @@ pub(crate) struct Plan {
     pub consumed: Vec<bool>,
     pub arena: usize,
     pub scratch: usize,
+    pub pace: Pace,
 }
 
 const ALIGN: usize = 64;
@@ -119,6 +121,7 @@ impl Plan {
             consumed: consumed(trace, walk),
             arena: 0,
             scratch: 0,
+            pace: Pace::default(),
         };
         let mut homes: HashMap<Value, Home> = HashMap::new();
         plan.place_leaves(ir, trace, &mut homes);

@@ -64,9 +64,12 @@ pub fn summary(net: &dyn Forward, input: impl Into<Shape>) -> Result<Summary> {
         bytes += buffer.cell().meta().bytes();
         held.push(buffer.get()?);
     }
+    // The input is not computed either: its zeros are a pending op of their own, which is no part of the network.
+    let x = Tensor::zeros(&input, DType::F32)?;
+    held.push(x.clone());
     let known: HashMap<_, _> = held.iter().enumerate().map(|(i, tensor)| (Arc::as_ptr(&tensor.node), i)).collect();
 
-    let output = in_evaluation(net, || no_grad(|| net.forward(&Tensor::zeros(&input, DType::F32)?)))?;
+    let output = in_evaluation(net, || no_grad(|| net.forward(&x)))?;
     let steps = outline(&output, &known);
     let sizes: Vec<usize> = parameters.iter().map(|(_, p)| p.shape().numel()).collect();
     let owners = parameters.iter().map(|(path, _)| path.rsplit_once('.').map_or("", |(owner, _)| owner));
