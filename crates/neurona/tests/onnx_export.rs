@@ -159,14 +159,16 @@ fn input(options: &Export, batch: usize) -> Result<Tensor> {
 }
 
 /// Writes each network as ONNX files, with inputs and outputs for `tools/check_onnx.py`:
-/// `NEURONA_ONNX=folder cargo test --test onnx_export -- --ignored`
+/// `NEURONA_ONNX=folder cargo test --test onnx_export -- --ignored`; with `NEURONA_ONNX_CLASSICS=1` the large ones too.
 #[test]
 #[ignore = "writes files for a check with Python"]
 fn files_for_the_checker() -> Result<()> {
     let folder = std::env::var("NEURONA_ONNX").expect("NEURONA_ONNX must name a folder");
     let mut all = networks()?;
-    for (name, size) in [("alexnet", 224), ("vgg11_bn", 224), ("resnet50", 96), ("mobilenet_v2", 96), ("vit_b_16", 224)]
-    {
+    let classics = [("alexnet", 224), ("vgg11_bn", 224), ("resnet50", 96), ("mobilenet_v2", 96), ("vit_b_16", 224)];
+    // Gigabytes, so only when asked for.
+    let wanted = if std::env::var_os("NEURONA_ONNX_CLASSICS").is_some() { &classics[..] } else { &[] };
+    for &(name, size) in wanted {
         let net = Spec::new(name, 10)?.images([3, size, size]).build()?;
         worn(&net)?;
         all.push((name, net, Export::new([3, size, size])));
