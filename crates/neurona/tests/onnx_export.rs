@@ -6,7 +6,7 @@ use neurona::models::{Lab, SmallCnn, Spec, course_cnn, mlp, resnet18_cifar};
 use neurona::nn::{
     AdaptiveAvgPool2d, AvgPool2d, BatchNorm1d, BatchNorm2d, Conv2d, Dropout, ELU, Embedding, Flatten, Forward, GELU,
     GroupNorm, Hardsigmoid, Hardswish, LayerNorm, LeakyReLU, Linear, MaxPool2d, Module, MultiheadAttention, Parameter,
-    Sequential, SiLU, Sigmoid, Softmax, Softplus, Tanh, Upsample,
+    ReLU6, Sequential, SiLU, Sigmoid, Softmax, Softplus, Tanh, Upsample,
 };
 use neurona::{Conv2dOptions, DType, PadMode, Result, Tensor, manual_seed};
 use std::path::Path;
@@ -17,6 +17,7 @@ fn layers() -> Result<Sequential> {
         .add(Conv2d::with(3, 8, [3, 2], Conv2dOptions::default())?.padding_same())
         .add(BatchNorm2d::new(8)?)
         .add(Hardswish::new())
+        .add(ReLU6::new())
         .add(Conv2d::new(8, 8, 3)?.groups(4)?.padding(1).dilation(2))
         .add(BatchNorm2d::new(8)?.without_affine())
         .add(LeakyReLU::new())
@@ -158,14 +159,16 @@ fn input(options: &Export, batch: usize) -> Result<Tensor> {
 }
 
 /// Writes each network as ONNX files, with inputs and outputs for `tools/check_onnx.py`:
-/// `NEURONA_ONNX=folder cargo test --test onnx_export -- --ignored`
+/// `NEURONA_ONNX=folder cargo test --test onnx_export -- --ignored`; with `NEURONA_ONNX_CLASSICS=1` the large ones too.
 #[test]
 #[ignore = "writes files for a check with Python"]
 fn files_for_the_checker() -> Result<()> {
     let folder = std::env::var("NEURONA_ONNX").expect("NEURONA_ONNX must name a folder");
     let mut all = networks()?;
-    for (name, size) in [("alexnet", 224), ("vgg11_bn", 224), ("resnet50", 96), ("mobilenet_v2", 96), ("vit_b_16", 224)]
-    {
+    let classics = [("alexnet", 224), ("vgg11_bn", 224), ("resnet50", 96), ("mobilenet_v2", 96), ("vit_b_16", 224)];
+    // Gigabytes, so only when asked for.
+    let wanted = if std::env::var_os("NEURONA_ONNX_CLASSICS").is_some() { &classics[..] } else { &[] };
+    for &(name, size) in wanted {
         let net = Spec::new(name, 10)?.images([3, size, size]).build()?;
         worn(&net)?;
         all.push((name, net, Export::new([3, size, size])));
@@ -264,7 +267,7 @@ fn what_cannot_be_exported_says_so() -> Result<()> {
         assert!(complaint(&net, &options).contains(wanted), "{}", complaint(&net, &options));
     }
     let net = Sequential::new().add(BatchNorm1d::new(4)?.without_running_stats());
-    assert!(complaint(&net, &plain).contains("batch_norm_train at 0: keeps no running statistics"));
+    assert!(complaint(&net, &plain).contains("batch_norm at 0: keeps no running statistics"));
 
     /// Looks at its input's values.
     #[derive(Module)]

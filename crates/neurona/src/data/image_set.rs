@@ -126,41 +126,20 @@ impl ImageSet {
     /// The images at these places, `[n, c, h, w]` as f32, and their labels as i64.
     #[track_caller]
     pub fn batch(&self, places: &[usize]) -> Result<(Tensor, Tensor)> {
-        self.batch_mirrored(places, |_| false)
-    }
-
-    /// The same, with those mirrored left to right for which `mirror` says so; it is asked by the place in
-    /// the batch.
-    ///
-    /// ```
-    /// use neurona::data::ImageSet;
-    /// let set = ImageSet::new(vec![0, 255], vec![0], vec!["edge".to_string()], [1, 1, 2])?;
-    /// assert_eq!(set.batch_mirrored(&[0], |_| true)?.0.to_vec::<f32>()?, [1.0, 0.0]);
-    /// # Ok::<(), neurona::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn batch_mirrored(&self, places: &[usize], mirror: impl Fn(usize) -> bool) -> Result<(Tensor, Tensor)> {
         let [channels, height, width] = self.size;
         let bytes = channels * height * width;
         let tables = self.tables();
         let mut pixels = Vec::with_capacity(places.len() * bytes);
         let mut labels = Vec::with_capacity(places.len());
-        for (i, &place) in places.iter().enumerate() {
+        for &place in places {
             let Some(&label) = self.labels.get(place) else {
                 return Err(Error::Argument(format!("there is no image {place}; the set has {}", self.len())));
             };
             labels.push(label);
             let image = &self.images[place * bytes..(place + 1) * bytes];
-            let mirrored = mirror(i);
             for (channel, table) in tables.iter().enumerate() {
                 let value = |pixel: &[u8]| table[pixel[channel] as usize];
-                for row in image.chunks_exact((width * channels).max(1)) {
-                    if mirrored {
-                        pixels.extend(row.chunks_exact(channels).rev().map(value));
-                    } else {
-                        pixels.extend(row.chunks_exact(channels).map(value));
-                    }
-                }
+                pixels.extend(image.chunks_exact(channels).map(value));
             }
         }
         let x = Tensor::from_vec(pixels, [places.len(), channels, height, width])?;
@@ -232,9 +211,6 @@ mod tests {
     fn a_batch_has_its_channels_apart() {
         let (x, _) = colours().batch(&[1]).unwrap();
         let want: Vec<f32> = (12..24).map(|b| b as f32 / 255.0).collect();
-        assert_eq!(x.to_vec::<f32>().unwrap(), want);
-        let (x, _) = colours().batch_mirrored(&[0], |_| true).unwrap();
-        let want = [1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10].map(|b| b as f32 / 255.0);
         assert_eq!(x.to_vec::<f32>().unwrap(), want);
     }
 

@@ -24,5 +24,5 @@ pub use image_set::{ImageSet, Split};
 pub use loader::{BadImage, DataLoader, Epoch};
 pub use mix::{CutMix, Mix, MixUp};
 pub use sets::{embedded, idx};
-pub use split::{Subset, class_weights, stratified_split};
+pub use split::{Subset, stratified_split};
 pub use tensor_batches::TensorBatches;

@@ -132,24 +132,6 @@ pub(super) fn shuffle(places: &mut [usize], draws: &mut Draws) {
     }
 }
 
-/// How much an image of each class must count for all classes to count alike: n / (classes · images of the class).
-/// A class without images gets 0.
-///
-/// ```
-/// let weights = neurona::data::class_weights(&[0, 0, 0, 1], 2);
-/// assert_eq!(weights, [4.0 / 6.0, 2.0]);
-/// ```
-pub fn class_weights(labels: &[i64], classes: usize) -> Vec<f32> {
-    let mut counts = vec![0usize; classes];
-    labels.iter().filter_map(|l| usize::try_from(*l).ok()).for_each(|l| {
-        if let Some(count) = counts.get_mut(l) {
-            *count += 1;
-        }
-    });
-    let (n, k) = (labels.len() as f64, classes as f64);
-    counts.into_iter().map(|c| if c == 0 { 0.0 } else { (n / (k * c as f64)) as f32 }).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -196,10 +178,5 @@ mod tests {
         for shares in [&[][..], &[0.0, 0.5], &[0.9, 0.2], &[f64::NAN], &[-0.5]] {
             assert!(stratified_split(set(&[4]), shares, 0).is_err(), "{shares:?}");
         }
-    }
-
-    #[test]
-    fn a_class_without_images_weighs_nothing() {
-        assert_eq!(class_weights(&[0, 0, 2, 2], 3), [4.0 / 6.0, 0.0, 4.0 / 6.0]);
     }
 }

@@ -50,11 +50,13 @@ impl Operation for Permute {
         true
     }
     fn cpu(&self, inputs: &[Operand], _outputs: &[Operand]) -> Result<Box<dyn Kernel>> {
-        Ok(copy(&inputs[0], &self.order))
+        // Not by its layout: images of one pixel or channel come as they are, since both layouts are the same order.
+        let x = &inputs[0].meta;
+        Ok(with_storage_type!(x.dtype, T => Box::new(cpu::Strided::<T>::permute(&x.shape, &self.order))))
     }
 }
 
-/// A copy of a row-major operand with its dimensions in another order.
+/// A copy of an operand with its dimensions, as they lie in memory, in another order.
 pub(super) fn copy(x: &Operand, order: &[usize]) -> Box<dyn Kernel> {
     with_storage_type!(x.meta.dtype, T => Box::new(cpu::Strided::<T>::permute(&x.physical(), order)))
 }
@@ -96,5 +98,20 @@ impl Tensor {
             return Err(self.error("t", "needs at most two dimensions; use transpose or permute"));
         }
         if self.rank() < 2 { Ok(self.clone()) } else { self.transpose(0, 1) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{DType, PoolOptions};
+
+    #[test]
+    fn an_image_of_one_pixel_is_turned_by_its_logical_dimensions() -> Result<()> {
+        let x = Tensor::arange(12)?.to_dtype(DType::F32)?.reshape([2, 3, 1, 2])?;
+        // Pooling leaves channels last.
+        let y = x.max_pool2d(PoolOptions { kernel: [1, 2], stride: [1, 2], ..PoolOptions::square(1) })?;
+        assert_eq!(y.permute(&[2, 3, 0, 1])?.to_vec::<f32>()?, [1.0, 3.0, 5.0, 7.0, 9.0, 11.0]);
+        Ok(())
     }
 }

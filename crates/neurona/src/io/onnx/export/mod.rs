@@ -184,8 +184,8 @@ impl<F: Forward + ?Sized> Drop for Evaluation<'_, F> {
     fn drop(&mut self) {
         let mut modes = self.1.iter();
         walk(self.0, &mut |_, item| {
-            if let (Item::Mode(mode), Some(training)) = (item, modes.next()) {
-                mode.set(*training);
+            if let Item::Mode(mode) = item {
+                modes.next().into_iter().for_each(|&training| mode.set(training));
             }
         });
     }

@@ -75,6 +75,10 @@ pub(super) fn convert(b: &mut Builder<'_>, node: usize) -> Result<String> {
             let (one, power) = (b.one(1.0, dtype)?, b.emit("Exp", &[x], vec![]));
             b.emit("Sub", &[&power, &one], vec![])
         }
+        Op::Relu6(_) => {
+            let (low, high) = (b.one(0.0, dtype)?, b.one(6.0, dtype)?);
+            b.emit("Clip", &[x, &low, &high], vec![])
+        }
         Op::Gelu(op) => gelu(b, x, op, dtype)?,
         Op::Silu(_) => {
             let gate = b.emit("Sigmoid", &[x], vec![]);
@@ -124,7 +128,7 @@ pub(super) fn convert(b: &mut Builder<'_>, node: usize) -> Result<String> {
         Op::BatchNormTrain(_) => {
             return Err(b.error("keeps no running statistics, and ONNX has no operator for a batch's own"));
         }
-        _ => return Err(b.error("belongs to training and cannot be exported")),
+        _ => return Err(b.error("has no form in ONNX: ops of training have none")),
     })
 }
 

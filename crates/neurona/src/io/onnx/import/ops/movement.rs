@@ -34,14 +34,14 @@ pub(super) fn build(op: &str, o: &Options<'_>) -> Result<Option<Built>, String> 
         "Gather" => one(move |c| {
             let (x, places) = (c.x(0)?, c.x(1)?);
             let dim = x.dim("gather", axis)?;
-            let line = counted(places, x.shape()[dim])?.reshape([places.numel()])?;
+            let line = counted(places, x.shape()[dim], [places.numel()].into())?;
             let (before, after) = (&x.shape()[..dim], &x.shape()[dim + 1..]);
             let shape: Shape = before.iter().chain(&places.shape()[..]).chain(after).copied().collect();
             x.index_select(dim as isize, &line)?.reshape(shape)
         }),
         "GatherElements" => one(move |c| {
             let x = c.x(0)?;
-            x.gather(axis, &counted(c.x(1)?, x.shape()[x.dim("gather", axis)?])?)
+            x.gather(axis, &counted(c.x(1)?, x.shape()[x.dim("gather", axis)?], c.x(1)?.shape().clone())?)
         }),
         "GatherND" if o.int("batch_dims", 0) == 0 => one(gather_nd),
         "Expand" => one(|c| {
@@ -100,18 +100,15 @@ fn slice(
     Ok(x)
 }
 
-/// Places counted from the end become places counted from the start.
-fn counted(places: &Tensor, size: usize) -> Result<Tensor> {
+/// Places counted from the end become places counted from the start, under another shape. Those that are known stay
+/// so: they are checked.
+fn counted(places: &Tensor, size: usize, shape: Shape) -> Result<Tensor> {
     let places = places.to_dtype(DType::I64)?;
     if is_known(&places) {
-        let mut known = places.to_vec::<i64>()?;
-        if known.iter().all(|&p| p >= 0) {
-            return Ok(places);
-        }
-        known.iter_mut().filter(|p| **p < 0).for_each(|p| *p = p.saturating_add(size as i64));
-        return Tensor::from_vec(known, places.shape());
+        let from_start = |place: i64| if place < 0 { place.saturating_add(size as i64) } else { place };
+        return Tensor::from_vec(places.to_vec::<i64>()?.into_iter().map(from_start).collect(), shape);
     }
-    places.lt_scalar(0)?.where_(&places.add_scalar(size)?, &places)
+    places.lt_scalar(0)?.where_(&places.add_scalar(size)?, &places)?.reshape(shape)
 }
 
 /// Each row of places names an element, or a part, by its first dimensions.
