@@ -50,7 +50,8 @@ impl Session {
         neurona::manual_seed(config.seed);
         let net = spec.build()?;
         if let Some(file) = &config.weights {
-            let report = transfer::load(&spec, &net, &io::load(file)?, transfer::Stem::Average)?;
+            let report = transfer::load(&spec, &net, &io::load(file)?, transfer::Stem::Average)
+                .map_err(|e| Failure::Told(format!("{file}: {e}")))?;
             say(format!("{file}: {} tensors taken, {} made new", report.taken.len(), report.fresh.len()))?;
         }
         if config.freeze {
