@@ -14,7 +14,12 @@ fn version_and_help() {
         let help = neurona(&[command, "--help"]);
         assert!(help.status.success() && text(&help.stdout).contains("Example:"), "{command}");
     }
-    assert!(text(&neurona(&["--help"]).stdout).contains("Example:"));
+    let help = text(&neurona(&["--help"]).stdout);
+    assert!(help.contains("Example:"));
+    let listed = help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
+    let listed: Vec<&str> = listed.filter_map(|line| line.split_whitespace().next()).collect();
+    let order = "train eval predict report summary data export convert inspect bench doctor completions help";
+    assert_eq!(listed.join(" "), order, "from what is needed first to what is needed seldom");
 }
 
 #[test]

@@ -110,9 +110,11 @@ fn doctor_reports_the_machine() {
     let folder = tempfile::tempdir().unwrap();
     let mut doctor = command(&["doctor", "--json"]);
     doctor.env("NEURONA_DATA", folder.path().join("sets")).env("NEURONA_THREADS", "1").env("NEURONA_ISA", "portable");
+    doctor.env("NEURONA_WINOGRAD", "0");
     let output = doctor.current_dir(folder.path()).output().unwrap();
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((report["threads"].as_u64(), report["kernels"].as_str()), (Some(1), Some("portable")), "{report}");
+    assert!(report["settings"].to_string().contains("NEURONA_WINOGRAD=0"), "{report}");
     assert!(report["cores"].as_u64().unwrap() >= 1);
     assert_eq!((&report["data_folder_writable"], &report["current_folder_writable"]), (&true.into(), &true.into()));
     assert_eq!(report["sets"][0]["state"], "absent");

@@ -185,8 +185,8 @@ fn epochs(facts: &Facts, tuning: bool) -> (usize, String) {
     }
 }
 
-/// Good starting values, checked on validation images; the rate grows with the batch, with its root for the
-/// optimizers that divide by the gradient's size.
+/// Good starting values; the rate grows with the batch, with its root for the optimizers that divide by the
+/// gradient's size.
 fn learning_rate(opt: Opt, batch: usize, tuning: bool) -> (f64, String) {
     let part = batch as f64 / 64.0;
     let (rate, part) = match opt {
