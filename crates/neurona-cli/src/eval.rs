@@ -1,19 +1,18 @@
 //! `neurona eval`: how well a model does on images.
 
 use crate::failure::{Failure, Outcome, say};
-use crate::judge;
 use crate::pipeline::{self, Parts};
 use crate::results::Results;
 use crate::run::{Mistakes, write_story};
 use crate::{config, flags};
+use crate::{judge, model_file};
 use clap::ValueEnum;
 use neurona::data::Dataset;
 use neurona::data::sets::Opened;
-use neurona::models::{self, Card};
-use neurona::nn::Forward;
+use neurona::models::Card;
 use neurona::train::{RunDir, evaluate};
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Judges a model by images with known classes: accuracy over all and of each class, and what it confuses.
@@ -73,7 +72,7 @@ pub fn run(args: &Args) -> Outcome {
     if let Some(threads) = args.threads {
         neurona::set_num_threads(threads);
     }
-    let (net, card) = open_model(&args.model)?;
+    let (net, card) = model_file::open(&args.model)?;
     let (part, data) = images(args, &card)?;
     let loader = pipeline::plain_loader(&data, &card, args.workers, args.skip_bad_images)?;
     let results = judge::results(&evaluate(&net, &loader)?, data.as_ref(), &part.to_string());
@@ -107,16 +106,6 @@ fn report(results: &Results, skipped: usize) -> String {
         text += &format!("{skipped} images could not be read and were left out\n");
     }
     text
-}
-
-/// A model by its file or by the folder of its run.
-pub fn open_model(path: &Path) -> Outcome<(Box<dyn Forward>, Card)> {
-    let file = if path.is_dir() { path.join("model.safetensors") } else { path.to_path_buf() };
-    if path.is_dir() && !file.is_file() {
-        let problem = "has no model.safetensors: it is not the folder of a run that ended";
-        return Err(Failure::Usage(format!("{}: {problem}", path.display())));
-    }
-    Ok(models::open(file)?)
 }
 
 /// The images that were asked for, whose classes must be the model's.

@@ -12,6 +12,7 @@ mod failure;
 mod flags;
 mod inspect;
 mod judge;
+mod model_file;
 mod pictures;
 mod pipeline;
 mod predict;
