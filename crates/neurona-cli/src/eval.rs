@@ -29,7 +29,7 @@ pub struct Args {
     /// A folder of images, or a set's name [default: the data that the run was trained on].
     #[arg(value_name = "DATA")]
     data: Option<String>,
-    /// Which part of the data [default: test; what there is, when there is none].
+    /// Which part of the data [default: test; where there is none, the run's validation images, or all of other data].
     #[arg(long, value_name = "PART")]
     split: Option<Part>,
     /// A folder for results.json, confusion.csv, pictures and report.html.
@@ -57,7 +57,7 @@ enum Part {
     Val,
     /// Those for the final figures.
     Test,
-    /// All of a folder that has no parts.
+    /// Everything there is: training, validation and test images.
     All,
 }
 
@@ -122,15 +122,7 @@ fn images(args: &Args, card: &Card) -> Outcome<(Part, Arc<dyn Dataset>)> {
     };
     let opened = pipeline::open(&name)?;
     let own_data = args.data.is_none();
-    let (part, data) = part_of(
-        args.split,
-        &opened,
-        || {
-            let (config, _) = config::choose(settings.clone().unwrap_or_default(), &pipeline::facts(&opened)?)?;
-            Parts::new(&opened, &config)
-        },
-        own_data,
-    )?;
+    let (part, data) = part_of(args.split, &opened, || Parts::new(&opened, &settings.unwrap_or_default()), own_data)?;
     match data.classes() == card.classes {
         true => Ok((part, data)),
         false => Err(Failure::Told(format!(
@@ -158,7 +150,7 @@ fn part_of(
     let missing =
         |what: &str| Failure::Usage(format!("the data has no {what} images; --split all takes what there is"));
     Ok(match asked {
-        Some(Part::All) => (Part::All, opened.train.clone()),
+        Some(Part::All) => (Part::All, pipeline::everything(opened)),
         Some(Part::Train) if own_data => (Part::Train, parts()?.train),
         Some(Part::Train) => (Part::Train, opened.train.clone()),
         Some(Part::Val) if own_data => (Part::Val, parts()?.val),
@@ -167,7 +159,7 @@ fn part_of(
         None => match &opened.test {
             Some(test) => (Part::Test, test.clone()),
             None if own_data => (Part::Val, parts()?.val),
-            None => (Part::All, opened.train.clone()),
+            None => (Part::All, pipeline::everything(opened)),
         },
     })
 }

@@ -21,6 +21,7 @@ mod report;
 mod results;
 mod run;
 mod summary;
+mod together;
 mod train;
 
 use clap::{CommandFactory, Parser, Subcommand};
