@@ -44,6 +44,7 @@ fn mistakes_on_the_command_line_end_with_status_2() {
         (&["train", "--freeze"], "--weights"),
         (&["train", "--name", "../up"], "folder's name"),
         (&["train", "--momentum", "1"], "without 1"),
+        (&["train", "--momentum", "0.8", "--opt", "adamw"], "no effect on adamw"),
         (&["train", "a", "--data", "b"], "--data"),
         (&["train", "--config", "a.toml", "--resume", "b"], "--resume"),
         (&["train", "--config", "no/such.toml"], "no/such.toml"),
