@@ -183,7 +183,8 @@ fn gibibytes(bytes: u64) -> String {
 }
 
 fn settings() -> Vec<String> {
-    let names = ["NEURONA_DATA", "NEURONA_THREADS", "NEURONA_ISA", "NEURONA_DEBUG", "NEURONA_CHECK"];
+    let names =
+        ["NEURONA_DATA", "NEURONA_THREADS", "NEURONA_ISA", "NEURONA_WINOGRAD", "NEURONA_DEBUG", "NEURONA_CHECK"];
     let set = |name: &str| std::env::var(name).ok().map(|value| format!("{name}={value}"));
     names.iter().filter_map(|name| set(name)).collect()
 }

@@ -1,19 +1,18 @@
 //! `neurona eval`: how well a model does on images.
 
 use crate::failure::{Failure, Outcome, say};
-use crate::judge;
 use crate::pipeline::{self, Parts};
 use crate::results::Results;
 use crate::run::{Mistakes, write_story};
 use crate::{config, flags};
+use crate::{judge, model_file};
 use clap::ValueEnum;
 use neurona::data::Dataset;
 use neurona::data::sets::Opened;
-use neurona::models::{self, Card};
-use neurona::nn::Forward;
+use neurona::models::Card;
 use neurona::train::{RunDir, evaluate};
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Judges a model by images with known classes: accuracy over all and of each class, and what it confuses.
@@ -30,7 +29,7 @@ pub struct Args {
     /// A folder of images, or a set's name [default: the data that the run was trained on].
     #[arg(value_name = "DATA")]
     data: Option<String>,
-    /// Which part of the data [default: test; what there is, when there is none].
+    /// Which part of the data [default: test; where there is none, the run's validation images, or all of other data].
     #[arg(long, value_name = "PART")]
     split: Option<Part>,
     /// A folder for results.json, confusion.csv, pictures and report.html.
@@ -58,7 +57,7 @@ enum Part {
     Val,
     /// Those for the final figures.
     Test,
-    /// All of a folder that has no parts.
+    /// Everything there is: training, validation and test images.
     All,
 }
 
@@ -73,7 +72,7 @@ pub fn run(args: &Args) -> Outcome {
     if let Some(threads) = args.threads {
         neurona::set_num_threads(threads);
     }
-    let (net, card) = open_model(&args.model)?;
+    let (net, card) = model_file::open(&args.model)?;
     let (part, data) = images(args, &card)?;
     let loader = pipeline::plain_loader(&data, &card, args.workers, args.skip_bad_images)?;
     let results = judge::results(&evaluate(&net, &loader)?, data.as_ref(), &part.to_string());
@@ -109,16 +108,6 @@ fn report(results: &Results, skipped: usize) -> String {
     text
 }
 
-/// A model by its file or by the folder of its run.
-pub fn open_model(path: &Path) -> Outcome<(Box<dyn Forward>, Card)> {
-    let file = if path.is_dir() { path.join("model.safetensors") } else { path.to_path_buf() };
-    if path.is_dir() && !file.is_file() {
-        let problem = "has no model.safetensors: it is not the folder of a run that ended";
-        return Err(Failure::Usage(format!("{}: {problem}", path.display())));
-    }
-    Ok(models::open(file)?)
-}
-
 /// The images that were asked for, whose classes must be the model's.
 fn images(args: &Args, card: &Card) -> Outcome<(Part, Arc<dyn Dataset>)> {
     let saved = args.model.join("config.toml");
@@ -133,15 +122,7 @@ fn images(args: &Args, card: &Card) -> Outcome<(Part, Arc<dyn Dataset>)> {
     };
     let opened = pipeline::open(&name)?;
     let own_data = args.data.is_none();
-    let (part, data) = part_of(
-        args.split,
-        &opened,
-        || {
-            let (config, _) = config::choose(settings.clone().unwrap_or_default(), &pipeline::facts(&opened)?)?;
-            Parts::new(&opened, &config)
-        },
-        own_data,
-    )?;
+    let (part, data) = part_of(args.split, &opened, || Parts::new(&opened, &settings.unwrap_or_default()), own_data)?;
     match data.classes() == card.classes {
         true => Ok((part, data)),
         false => Err(Failure::Told(format!(
@@ -169,7 +150,7 @@ fn part_of(
     let missing =
         |what: &str| Failure::Usage(format!("the data has no {what} images; --split all takes what there is"));
     Ok(match asked {
-        Some(Part::All) => (Part::All, opened.train.clone()),
+        Some(Part::All) => (Part::All, pipeline::everything(opened)),
         Some(Part::Train) if own_data => (Part::Train, parts()?.train),
         Some(Part::Train) => (Part::Train, opened.train.clone()),
         Some(Part::Val) if own_data => (Part::Val, parts()?.val),
@@ -178,7 +159,7 @@ fn part_of(
         None => match &opened.test {
             Some(test) => (Part::Test, test.clone()),
             None if own_data => (Part::Val, parts()?.val),
-            None => (Part::All, opened.train.clone()),
+            None => (Part::All, pipeline::everything(opened)),
         },
     })
 }

@@ -1,20 +1,21 @@
 //! `neurona export`: a trained model for other programs.
 
 use crate::failure::{Failure, Outcome, say};
+use crate::model_file;
 use neurona::io::onnx::{self, Export};
-use neurona::models;
 use std::path::PathBuf;
 
-/// Writes a model file as ONNX, which onnxruntime and many other programs run.
+/// Writes a model as ONNX, which onnxruntime and many other programs run.
 ///
 /// The file's notes say the names of the classes, the size of the images, and their mean and deviation.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Example:
-  neurona export runs/cats-1/model.safetensors cats.onnx --fold-batch-norm")]
+  neurona export runs/cats-1 cats.onnx
+  neurona export model.safetensors cats.onnx --fold-batch-norm")]
 pub struct Args {
-    /// The model, as `neurona train` leaves it.
-    #[arg(value_name = "MODEL.safetensors")]
+    /// A model file, or the folder of a run.
+    #[arg(value_name = "MODEL")]
     model: PathBuf,
     /// The file to write.
     #[arg(value_name = "OUT.onnx")]
@@ -49,7 +50,7 @@ pub fn run(args: &Args) -> Outcome {
             args.out.display()
         )));
     }
-    let (net, card) = models::open(&args.model)?;
+    let (net, card) = model_file::open(&args.model)?;
     let options = card.to_onnx().batch(args.batch.0).fold_batch_norm(args.fold_batch_norm).opset(args.opset);
     onnx::export(&net, &options, &args.out)?;
     let size = std::fs::metadata(&args.out).map_err(|e| Failure::file("read", &args.out, e))?.len();

@@ -49,7 +49,12 @@ pub fn results(evaluation: &Evaluation, data: &dyn Dataset, split: &str) -> Resu
 /// How well it went: over all, by class, and the worst mistakes.
 pub fn summary(results: &Results) -> String {
     let (right, all) = (results.right(), results.images);
-    let split = if results.split == "val" { "Validation" } else { "Test" };
+    let split = match results.split.as_str() {
+        "train" => "Training",
+        "val" => "Validation",
+        "all" => "Overall",
+        _ => "Test",
+    };
     let width = results.classes.iter().map(|c| c.chars().count()).max().unwrap_or(0);
     let mut text = format!("{split} accuracy {:.1} % ({right} of {all})\n", 100.0 * results.accuracy);
     let mut classes: Vec<&ClassScores> = results.per_class.iter().collect();

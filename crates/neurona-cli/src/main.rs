@@ -12,6 +12,7 @@ mod failure;
 mod flags;
 mod inspect;
 mod judge;
+mod model_file;
 mod pictures;
 mod pipeline;
 mod predict;
@@ -20,6 +21,7 @@ mod report;
 mod results;
 mod run;
 mod summary;
+mod together;
 mod train;
 
 use clap::{CommandFactory, Parser, Subcommand};
@@ -50,12 +52,12 @@ enum Command {
     Report(rebuild::Args),
     Summary(summary::Args),
     Data(data::Args),
+    Export(export::Args),
+    Convert(convert::Args),
+    Inspect(inspect::Args),
     Bench(bench::Args),
     Doctor(doctor::Args),
     Completions(completions::Args),
-    Convert(convert::Args),
-    Inspect(inspect::Args),
-    Export(export::Args),
 }
 
 fn main() -> ExitCode {
@@ -66,12 +68,12 @@ fn main() -> ExitCode {
         Command::Report(args) => rebuild::run(&args),
         Command::Summary(args) => summary::run(&args),
         Command::Data(args) => data::run(&args),
+        Command::Export(args) => export::run(&args),
+        Command::Convert(args) => convert::run(&args),
+        Command::Inspect(args) => inspect::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Completions(args) => completions::run(&args, Cli::command()),
-        Command::Convert(args) => convert::run(&args),
-        Command::Inspect(args) => inspect::run(&args),
-        Command::Export(args) => export::run(&args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

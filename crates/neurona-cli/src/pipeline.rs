@@ -1,7 +1,8 @@
 //! From a data set to batches: what training and using a model have in common.
 
-use crate::config::{Augment, Config, Facts};
+use crate::config::{Augment, Facts, Settings};
 use crate::failure::{Failure, Outcome};
+use crate::together::Together;
 use neurona::data::sets::{self, Kind, Opened};
 use neurona::data::transforms::{
     CenterCrop, Compose, Grayscale, Normalize, RandAugment, RandomCrop, RandomHorizontalFlip, RandomResizedCrop,
@@ -32,8 +33,21 @@ pub fn open(data: &str) -> Outcome<Opened> {
     }
 }
 
+/// Data as a run's settings name it: by a path that holds in any working folder.
+pub fn lasting_name(data: &str) -> String {
+    let is_known = |name: &str| name == data.to_lowercase().replace('_', "-");
+    let known = download::sets().iter().any(|set| is_known(set.name)) || is_known("embedded");
+    if known { data.to_string() } else { absolute(data) }
+}
+
+/// A path from the root; itself, where the system does not know the working folder.
+pub fn absolute(path: &str) -> String {
+    let absolute = std::path::absolute(path).ok().and_then(|path| path.into_os_string().into_string().ok());
+    absolute.unwrap_or_else(|| path.to_string())
+}
+
 /// What the automatic choices are made from.
-pub fn facts(opened: &Opened) -> Outcome<Facts> {
+pub fn facts(opened: &Opened, parts: &Parts) -> Outcome<Facts> {
     let labels = opened.train.labels();
     let mut counts = vec![0usize; opened.train.classes().len()];
     for label in labels {
@@ -49,7 +63,7 @@ pub fn facts(opened: &Opened) -> Outcome<Facts> {
     };
     Ok(Facts {
         name: opened.name.chars().map(|c| if c.is_alphanumeric() || "-_.".contains(c) { c } else { '-' }).collect(),
-        images: labels.len(),
+        images: parts.train.len(),
         has_val: opened.val.is_some(),
         size,
         one_size: opened.size.is_some(),
@@ -89,21 +103,20 @@ pub struct Parts {
 
 impl Parts {
     /// The parts that the data has; validation is taken from training where there is none.
-    pub fn new(opened: &Opened, config: &Config) -> Outcome<Self> {
+    pub fn new(opened: &Opened, asked: &Settings) -> Outcome<Self> {
         let (train, test) = (opened.train.clone(), opened.test.clone());
         if let Some(val) = &opened.val {
             return Ok(Parts { train, val: val.clone(), test });
         }
-        let shares = [1.0 - config.val_split, config.val_split];
-        let mut parts = stratified_split(train, &shares, config.seed)?.into_iter();
+        let share = asked.val_split.unwrap_or(Settings::VAL_SPLIT);
+        let mut parts = stratified_split(train, &[1.0 - share, share], asked.seed.unwrap_or(0))?.into_iter();
         match (parts.next(), parts.next()) {
             (Some(train), Some(val)) if !train.is_empty() && !val.is_empty() => {
                 Ok(Parts { train: Arc::new(train), val: Arc::new(val), test })
             }
             _ => Err(Failure::Told(format!(
-                "{} images are too few to keep {} of them for validation: add images, or give the data a folder 'val'",
-                opened.train.len(),
-                config.val_split
+                "{} images are too few to keep {share} of them for validation: add images, or give the data a folder 'val'",
+                opened.train.len()
             ))),
         }
     }
@@ -114,6 +127,16 @@ impl Parts {
             Some(test) => ("test", test),
             None => ("val", &self.val),
         }
+    }
+}
+
+/// All images there are.
+pub fn everything(opened: &Opened) -> Arc<dyn Dataset> {
+    let parts: Vec<_> =
+        [Some(&opened.train), opened.val.as_ref(), opened.test.as_ref()].into_iter().flatten().collect();
+    match parts[..] {
+        [only] => only.clone(),
+        _ => Arc::new(Together::new(parts.into_iter().cloned().collect())),
     }
 }
 

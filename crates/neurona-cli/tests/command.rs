@@ -14,7 +14,12 @@ fn version_and_help() {
         let help = neurona(&[command, "--help"]);
         assert!(help.status.success() && text(&help.stdout).contains("Example:"), "{command}");
     }
-    assert!(text(&neurona(&["--help"]).stdout).contains("Example:"));
+    let help = text(&neurona(&["--help"]).stdout);
+    assert!(help.contains("Example:"));
+    let listed = help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
+    let listed: Vec<&str> = listed.filter_map(|line| line.split_whitespace().next()).collect();
+    let order = "train eval predict report summary data export convert inspect bench doctor completions help";
+    assert_eq!(listed.join(" "), order, "from what is needed first to what is needed seldom");
 }
 
 #[test]
@@ -39,6 +44,7 @@ fn mistakes_on_the_command_line_end_with_status_2() {
         (&["train", "--freeze"], "--weights"),
         (&["train", "--name", "../up"], "folder's name"),
         (&["train", "--momentum", "1"], "without 1"),
+        (&["train", "--momentum", "0.8", "--opt", "adamw"], "no effect on adamw"),
         (&["train", "a", "--data", "b"], "--data"),
         (&["train", "--config", "a.toml", "--resume", "b"], "--resume"),
         (&["train", "--config", "no/such.toml"], "no/such.toml"),

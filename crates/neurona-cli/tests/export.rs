@@ -42,6 +42,23 @@ fn a_model_file_becomes_onnx() {
 }
 
 #[test]
+fn the_folder_of_a_run_is_exported() {
+    let folder = tempfile::tempdir().unwrap();
+    let spec = Spec::new("small_cnn", 2).unwrap().images([1, 8, 8]);
+    let net = spec.build().unwrap();
+    std::fs::create_dir(folder.path().join("run-1")).unwrap();
+    let card = Card::new(spec, ["ant", "bee"]);
+    card.save(folder.path().join("run-1/model.safetensors"), &net).unwrap();
+    let output = neurona(&["export", "run-1", "out.onnx"], folder.path());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let again = onnx::import(folder.path().join("out.onnx")).unwrap();
+    assert_eq!(Card::from_metadata(again.notes()).unwrap().as_ref(), Some(&card));
+    let none = neurona(&["export", ".", "other.onnx"], folder.path());
+    let error = String::from_utf8(none.stderr).unwrap();
+    assert!(none.status.code() == Some(2) && error.contains("has no model.safetensors"), "{error}");
+}
+
+#[test]
 fn mistakes_are_explained() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("text.safetensors"), "no model").unwrap();

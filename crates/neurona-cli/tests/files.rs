@@ -54,6 +54,38 @@ fn convert_goes_both_ways_and_tells_what_is_lost() {
     assert!(neurona(&["convert", &first, &back, "--force"]).status.success());
 }
 
+/// Commands that use a model say what a file is that is none, and advise only what can be done.
+#[test]
+fn files_that_are_no_models_are_named() {
+    use neurona::{Tensor, io, models};
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).to_str().unwrap().to_string();
+    let state: io::StateDict = [("w", Tensor::from([1.0f32, 2.0]))].into_iter().collect();
+    io::pth::save(at("a.pth"), &state).unwrap();
+    io::safetensors::save(at("a.safetensors"), &state, &Default::default()).unwrap();
+    let spec = models::Spec::new("small_cnn", 2).unwrap().images([1, 8, 8]);
+    let net = spec.build().unwrap();
+    io::onnx::export(&net, &models::Card::new(spec, ["a", "b"]).to_onnx(), at("a.onnx")).unwrap();
+    for (name, kind, advice) in [
+        ("a.pth", "a PyTorch checkpoint", "neurona train DATA --model NAME --weights FILE"),
+        ("a.safetensors", "without a model card", "neurona train DATA --model NAME --weights FILE"),
+        ("a.onnx", "is an ONNX file", "io::onnx::import"),
+    ] {
+        let (file, out) = (at(name), at("out.onnx"));
+        for arguments in [
+            &["predict", &file, "x.png"][..],
+            &["eval", &file, "embedded"],
+            &["export", &file, &out],
+            &["summary", &file],
+        ] {
+            let output = neurona(arguments);
+            let error = text(&output.stderr);
+            assert_eq!(output.status.code(), Some(1), "{arguments:?}: {error}");
+            assert!(error.contains(name) && error.contains(kind) && error.contains(advice), "{arguments:?}: {error}");
+        }
+    }
+}
+
 #[test]
 fn mistakes_are_told_in_one_line() {
     let folder = tempfile::tempdir().unwrap();

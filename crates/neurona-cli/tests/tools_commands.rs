@@ -60,7 +60,7 @@ fn mistakes_on_the_command_line_end_with_status_2() {
         (&["data", "gett"], "get"),
         (&["data", "get", "mnist", "--form", "x"], "--from"),
         (&["completions", "bsh"], "bash"),
-        (&["summary"], "MODEL|FILE"),
+        (&["summary", "--input", "3x32x32"], "MODEL"),
         (&["summary", "resnet-18"], "did you mean resnet18?"),
         (&["summary", "no/such.safetensors"], "there is no such file"),
         (&["summary", "lenet", "--input", "32x32"], "as in 3x224x224"),
@@ -82,6 +82,14 @@ fn summary_of_a_network_and_of_a_model_file() {
     assert!(table.contains("Parameters 62,006") && table.contains("Multiply-adds 651,720"), "{table}");
     assert!(table.lines().any(|line| line.starts_with("fc1 ") && line.ends_with("48,000")), "{table}");
 
+    let list = told(&["summary"]);
+    let row = |name: &str| list.lines().find(|line| line.split_whitespace().next() == Some(name)).unwrap_or_default();
+    assert!(row("lenet").contains(" 62,006 ") && row("resnet18").contains(" 11,689,512 "), "{list}");
+    assert!(row("resnet18").contains("3x224x224"), "{list}");
+    assert_eq!(list.lines().count(), 1 + neurona::models::Spec::NAMES.len(), "{list}");
+    let same = json(&["summary", "--json"]);
+    assert_eq!(same.as_array().unwrap().len(), neurona::models::Spec::NAMES.len());
+
     let large = json(&["summary", "resnet18", "--json", "--batch-size", "2"]);
     assert_eq!((large["parameters"].as_u64(), large["classes"].as_u64()), (Some(11_689_512), Some(1000)));
     assert_eq!(large["multiply_adds"].as_u64(), Some(2 * 1_814_073_344));
@@ -97,6 +105,7 @@ fn summary_of_a_network_and_of_a_model_file() {
     assert_eq!((file["model"].as_str(), file["classes"].as_u64()), (Some("small_cnn"), Some(3)));
     assert_eq!(file["parameters"].as_u64(), Some(net.num_parameters() as u64));
     assert_eq!(file["input"], serde_json::json!([1, 1, 28, 28]));
+    assert_eq!(json(&["summary", folder.path().to_str().unwrap(), "--json"]), file, "the folder of a run");
 
     fs::write(&path, "not a model").unwrap();
     let broken = neurona(&["summary", path.to_str().unwrap()]);
@@ -110,9 +119,11 @@ fn doctor_reports_the_machine() {
     let folder = tempfile::tempdir().unwrap();
     let mut doctor = command(&["doctor", "--json"]);
     doctor.env("NEURONA_DATA", folder.path().join("sets")).env("NEURONA_THREADS", "1").env("NEURONA_ISA", "portable");
+    doctor.env("NEURONA_WINOGRAD", "0");
     let output = doctor.current_dir(folder.path()).output().unwrap();
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((report["threads"].as_u64(), report["kernels"].as_str()), (Some(1), Some("portable")), "{report}");
+    assert!(report["settings"].to_string().contains("NEURONA_WINOGRAD=0"), "{report}");
     assert!(report["cores"].as_u64().unwrap() >= 1);
     assert_eq!((&report["data_folder_writable"], &report["current_folder_writable"]), (&true.into(), &true.into()));
     assert_eq!(report["sets"][0]["state"], "absent");

@@ -14,7 +14,7 @@ fn the_embedded_set_is_learned_and_everything_is_written() {
     assert!(output.status.success(), "{}", text(&output.stderr));
     assert!(output.stderr.is_empty(), "no bars without a terminal");
     assert_eq!(told.lines().filter(|line| line.starts_with("epoch 1/1")).count(), 1, "{told}");
-    assert!(told.contains("--batch-size") && told.contains("5000 training images"), "choices are told: {told}");
+    assert!(told.contains("--batch-size") && told.contains("4000 training images"), "choices are told: {told}");
 
     let run = folder.path().join("embedded-1");
     let there = [
@@ -156,6 +156,7 @@ fn every_optimizer_schedule_and_variation_trains() {
         &["--opt", "adamw", "--lr-scheduler", "plateau", "--augment", "randaugment", "--warmup-epochs", "0.5"],
         &["--opt", "rmsprop", "--lr-scheduler", "step", "--augment", "none", "--mixup", "0.2", "--cutmix", "1"],
         &["--opt", "muon", "--lr-scheduler", "multi-step", "--augment", "flip", "--model-ema", "0.9"],
+        &["--opt", "muon", "--head-lr", "0.01"],
         &["--lr-scheduler", "linear", "--label-smoothing", "0.1", "--class-weights", "balanced", "--clip-grad", "1"],
         &["--lr-scheduler", "exponential", "--accumulate", "2", "--early-stopping", "1", "--checkpoint-every", "1"],
         &["--lr-scheduler", "constant", "--model", "resnet18", "--image-size", "16", "--momentum", "0"],
@@ -164,8 +165,8 @@ fn every_optimizer_schedule_and_variation_trains() {
         let told = neurona(&arguments);
         assert!(told.status.success(), "{more:?}: {}", text(&told.stderr));
     }
-    assert!(output.join("data-6/checkpoints/epoch-0001.safetensors").is_file());
-    assert!(fs::read_to_string(output.join("data-7/config.toml")).unwrap().contains("model = \"resnet18_cifar\""));
+    assert!(output.join("data-7/checkpoints/epoch-0001.safetensors").is_file());
+    assert!(fs::read_to_string(output.join("data-8/config.toml")).unwrap().contains("model = \"resnet18_cifar\""));
 }
 
 #[test]
@@ -176,10 +177,56 @@ fn weights_of_other_classes_are_a_start() {
     let other = images(&folder.path().join("other"), &["dog", "cat", "cow"], 12);
     let weights = first.join("model.safetensors");
     let more =
-        ["--model", "resnet18", "--image-size", "16", "--weights", str(&weights), "--freeze", "--head-lr", "0.1"];
+        ["--model", "resnet18_cifar", "--image-size", "16", "--weights", str(&weights), "--freeze", "--head-lr", "0.1"];
     let second = quick_run(&other, &folder.path().join("tuned"), &more);
     let load = |run: &std::path::Path| neurona::io::safetensors::load(run.join("model.safetensors")).unwrap();
     let conv = |run: &std::path::Path| load(run).get("conv1.weight").unwrap().to_vec::<f32>().unwrap();
     assert_eq!(conv(&first), conv(&second), "frozen");
     assert_eq!(load(&second).get("fc.weight").unwrap().shape()[0], 3);
+
+    // PyTorch's file for the network as it is named, whatever the size of the images.
+    let file = folder.path().join("r18.pth");
+    let made = neurona::models::Spec::new("resnet18", 5).unwrap().build().unwrap();
+    neurona::io::pth::save(&file, &made.state_dict().unwrap()).unwrap();
+    let more = ["--model", "resnet18", "--image-size", "32", "--weights", str(&file), "--freeze"];
+    let third = quick_run(&other, &folder.path().join("named"), &more);
+    assert!(fs::read_to_string(third.join("config.toml")).unwrap().contains("model = \"resnet18\""));
+    assert_eq!(load(&third).get("conv1.weight").unwrap().shape()[2], 7);
+}
+
+#[test]
+fn a_run_goes_on_from_another_folder_without_its_weights_file() {
+    let folder = tempfile::tempdir().unwrap();
+    images(&folder.path().join("data"), &["red", "green"], 12);
+    let first = quick_run(&folder.path().join("data"), &folder.path().join("first"), &[]);
+    fs::rename(first.join("model.safetensors"), folder.path().join("w.safetensors")).unwrap();
+    let arguments = [&["train", "data", "--weights", "w.safetensors", "--name", "run"], &QUICK[..]].concat();
+    let done = common::command(&arguments).current_dir(folder.path()).output().unwrap();
+    assert!(done.status.success(), "{}", text(&done.stderr));
+    fs::remove_file(folder.path().join("w.safetensors")).unwrap();
+    let run = folder.path().join("runs/run-1");
+    let model = fs::read(run.join("model.safetensors")).unwrap();
+    let elsewhere = tempfile::tempdir().unwrap();
+    let go_on = ["train", "--resume", str(&run)];
+    let done = common::command(&go_on).current_dir(elsewhere.path()).output().unwrap();
+    assert!(done.status.success(), "{}", text(&done.stderr));
+    assert!(fs::read(run.join("model.safetensors")).unwrap() == model, "the same bits");
+    let judged = common::command(&["eval", str(&run)]).current_dir(elsewhere.path()).output().unwrap();
+    assert!(judged.status.success(), "{}", text(&judged.stderr));
+}
+
+#[test]
+fn all_of_the_data_is_every_part_of_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    for (part, each) in [("train", 12), ("val", 5), ("test", 3)] {
+        images(&data.join(part), &["red", "green"], each);
+    }
+    let run = quick_run(&data, &folder.path().join("runs"), &[]);
+    for (part, count) in [("train", 24), ("val", 10), ("test", 6), ("all", 40)] {
+        let judged: Value = serde_json::from_str(&told(&["eval", str(&run), "--split", part, "--json"])).unwrap();
+        assert_eq!((judged["images"].as_u64(), judged["split"].as_str()), (Some(count), Some(part)));
+    }
+    let words = told(&["eval", str(&run), str(&data), "--split", "all"]);
+    assert!(words.starts_with("Overall accuracy") && words.contains("of 40)"), "{words}");
 }

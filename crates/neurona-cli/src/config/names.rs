@@ -48,6 +48,16 @@ named! {
     }
 }
 
+impl Opt {
+    /// Whether `--momentum` changes what it does.
+    pub fn has_momentum(self) -> bool {
+        match self {
+            Opt::Sgd | Opt::Rmsprop | Opt::Muon => true,
+            Opt::Adam | Opt::Adamw => false,
+        }
+    }
+}
+
 named! {
     /// How the learning rate changes over the run.
     Scheduler {

@@ -64,7 +64,7 @@ pub struct Settings {
     /// The learning rate; the highest one, where it changes.
     #[arg(long, value_name = "X", value_parser = flags::positive, help_heading = "Training")]
     pub lr: Option<f64>,
-    /// The optimizer's momentum.
+    /// The momentum of sgd, rmsprop and muon.
     #[arg(long, value_name = "X", value_parser = flags::below_one, help_heading = "Training")]
     pub momentum: Option<f64>,
     /// Pulls weights towards zero.
@@ -116,4 +116,9 @@ pub struct Settings {
     /// Save where the run stands after this many steps too, not only after every epoch (0: not).
     #[arg(long, value_name = "N", value_parser = flags::count_or_zero, help_heading = "Machine and files")]
     pub save_steps: Option<usize>,
+}
+
+impl Settings {
+    /// The share that is kept for validation when nobody says another.
+    pub const VAL_SPLIT: f64 = 0.2;
 }

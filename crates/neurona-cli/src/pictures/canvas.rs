@@ -131,9 +131,39 @@ pub fn tint(RGBColor(r, g, b): RGBColor, share: f64) -> RGBColor {
     RGBColor(mix(r), mix(g), mix(b))
 }
 
+/// White or ink, whichever is easier to read on this colour (contrast as in WCAG 2).
+pub fn legible_on(colour: RGBColor) -> RGBColor {
+    let contrast = |text: RGBColor| {
+        let (a, b) = (luminance(text), luminance(colour));
+        (a.max(b) + 0.05) / (a.min(b) + 0.05)
+    };
+    if contrast(WHITE) > contrast(INK) { WHITE } else { INK }
+}
+
+/// How bright a colour looks: 0 for black, 1 for white.
+fn luminance(RGBColor(r, g, b): RGBColor) -> f64 {
+    let linear = |c: u8| match c as f64 / 255.0 {
+        c if c <= 0.04045 => c / 12.92,
+        c => ((c + 0.055) / 1.055).powf(2.4),
+    };
+    0.2126 * linear(r) + 0.7152 * linear(g) + 0.0722 * linear(b)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn text_stands_out_from_every_tint() {
+        assert_eq!((legible_on(tint(BLUE, 0.77)), legible_on(tint(BLUE, 0.05))), (WHITE, INK));
+        for share in 0..=100 {
+            for hue in [BLUE, VERMILLION] {
+                let ground = tint(hue, share as f64 / 100.0);
+                let (a, b) = (luminance(ground), luminance(legible_on(ground)));
+                assert!((a.max(b) + 0.05) / (a.min(b) + 0.05) > 3.5, "{share} % of {hue:?}");
+            }
+        }
+    }
 
     #[test]
     fn small_pictures_grow_and_large_ones_are_averaged() {

@@ -1,6 +1,6 @@
 //! Who was taken for whom.
 
-use super::canvas::{Area, BLUE, Drawn, FAINT, GRID, INK, VERMILLION, short, text, tint};
+use super::canvas::{Area, BLUE, Drawn, FAINT, GRID, INK, VERMILLION, legible_on, short, text, tint};
 use crate::results::Results;
 use plotters::prelude::*;
 use plotters::style::FontTransform;
@@ -69,18 +69,17 @@ fn matrix(area: &Area<'_>, results: &Results, layout: &Layout) -> Drawn {
         for (guess, count) in row.iter().enumerate() {
             let x = left + guess as i32 * cell;
             let share = *count as f64 / total;
-            let hue = if truth == guess { BLUE } else { VERMILLION };
+            let ground = tint(if truth == guess { BLUE } else { VERMILLION }, share);
             if *count > 0 {
-                area.draw(&Rectangle::new([(x, y), (x + cell, y + cell)], tint(hue, share).filled()))?;
+                area.draw(&Rectangle::new([(x, y), (x + cell, y + cell)], ground.filled()))?;
             }
             if cell >= NUMBERED {
                 area.draw(&Rectangle::new([(x, y), (x + cell, y + cell)], GRID))?;
             }
             if *count > 0 && cell >= NUMBERED {
-                let colour = if share > 0.8 { WHITE } else { INK };
                 let digits = count.to_string();
                 let size = (cell as f64 / digits.len().max(2) as f64 * 1.3) as i32;
-                let style = text(size.clamp(9, 16), colour, HPos::Center, VPos::Center);
+                let style = text(size.clamp(9, 16), legible_on(ground), HPos::Center, VPos::Center);
                 area.draw_text(&digits, &style, (x + cell / 2, y + cell / 2))?;
             }
         }

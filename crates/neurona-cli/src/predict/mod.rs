@@ -3,9 +3,8 @@
 mod files;
 mod print;
 
-use crate::eval::open_model;
 use crate::failure::{Failure, Outcome};
-use crate::{flags, pipeline};
+use crate::{flags, model_file, pipeline};
 use clap::ValueEnum;
 use neurona::data::transforms::{Compose, Transform};
 use neurona::data::{Draws, Image};
@@ -68,7 +67,7 @@ pub fn run(args: &Args) -> Outcome {
     if let Some(threads) = args.threads {
         neurona::set_num_threads(threads);
     }
-    let (net, card) = open_model(&args.model)?;
+    let (net, card) = model_file::open(&args.model)?;
     let prepare = pipeline::prepare(&card)?;
     let mut printer = Printer::new(args.format);
     let mut bad = 0;

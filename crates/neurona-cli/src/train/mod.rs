@@ -8,7 +8,7 @@ mod session;
 
 use crate::config::{self, Choice, Config, Settings};
 use crate::failure::{Failure, Outcome, say};
-use crate::pipeline;
+use crate::pipeline::{self, Parts};
 use crate::run::environment;
 use neurona::data::sets::Opened;
 use neurona::train::RunDir;
@@ -65,8 +65,15 @@ pub fn run(args: &Args) -> Outcome {
     // First of all: training for minutes and then not being able to save would be a pity.
     let early = asked.data.clone().unwrap_or_else(|| "embedded".to_string());
     let opened = pipeline::open(&early)?;
-    let (config, choices) = config::choose(asked, &pipeline::facts(&opened)?)?;
-    let session = Session::new(&opened, config)?;
+    asked.data = Some(pipeline::lasting_name(&early));
+    asked.weights = asked.weights.as_deref().map(pipeline::absolute);
+    let parts = Parts::new(&opened, &asked)?;
+    let (config, choices) = config::choose(asked, &pipeline::facts(&opened, &parts)?)?;
+    if args.settings.momentum.is_some() && !config.opt.has_momentum() {
+        return Err(Failure::Usage(format!("--momentum has no effect on {}; leave it out", config.opt)));
+    }
+    let session = Session::new(&opened, parts, config)?;
+    session.take_weights()?;
     let folder = RunDir::create(&session.config.output, &session.config.name)?;
     folder.write("config.toml", config::write(&session.config)?)?;
     folder.write("environment.json", format!("{:#}\n", environment()))?;

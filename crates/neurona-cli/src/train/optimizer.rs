@@ -30,16 +30,28 @@ pub fn optimizer(config: &Config, spec: &Spec, net: &dyn Forward) -> Outcome<Box
         Opt::Adam => Box::new(Adam::with_groups(groups, lr).weight_decay(decay)),
         Opt::Adamw => Box::new(Adam::with_groups(groups, lr).weight_decay(decay).decoupled()),
         Opt::Rmsprop => Box::new(RmsProp::with_groups(groups, lr).momentum(momentum).weight_decay(decay)),
-        Opt::Muon => {
-            // Its step makes a matrix orthogonal: filters and layers, but not biases, norms and the head.
-            let head = format!("{}.", spec.head_path()?);
-            let named = net.named_parameters().into_iter().filter(|(_, p)| p.requires_grad());
-            let (matrices, rest): (Vec<_>, Vec<_>) =
-                named.partition(|(n, p)| p.shape().len() > 1 && !n.starts_with(&head));
-            let only = |named: Vec<(String, Parameter)>| named.into_iter().map(|(_, p)| p).collect::<Vec<_>>();
-            let muon = Muon::new(only(matrices), lr).momentum(momentum).weight_decay(decay);
-            let adam = Adam::new(only(rest), lr / MUON_TO_ADAM).weight_decay(decay).decoupled();
-            Box::new(Composite::new(vec![Box::new(muon), Box::new(adam)]))
+        Opt::Muon => Box::new(muon(config, spec, net)?),
+    })
+}
+
+/// Muon's step makes a matrix orthogonal: it is for filters and layers. Biases, norms and the head have AdamW.
+fn muon(config: &Config, spec: &Spec, net: &dyn Forward) -> Outcome<Composite> {
+    let Config { lr, momentum, weight_decay: decay, head_lr, .. } = *config;
+    let head_path = format!("{}.", spec.head_path()?);
+    let named = net.named_parameters().into_iter().filter(|(_, p)| p.requires_grad());
+    let (head, backbone): (Vec<_>, Vec<_>) = named.partition(|(name, _)| name.starts_with(&head_path));
+    let (matrices, mut rest): (Vec<_>, Vec<_>) = backbone.into_iter().partition(|(_, p)| Muon::suits(p));
+    let only = |named: Vec<(String, Parameter)>| named.into_iter().map(|(_, p)| p).collect::<Vec<_>>();
+    let muon = Muon::new(only(matrices), lr).momentum(momentum).weight_decay(decay);
+    let adam = |named, lr| Adam::new(only(named), lr).weight_decay(decay).decoupled();
+    Ok(match head_lr {
+        // First the head: the schedule sets the rate of the first, and the others' in proportion.
+        Some(head_lr) => {
+            Composite::new(vec![Box::new(adam(head, head_lr)), Box::new(muon), Box::new(adam(rest, lr / MUON_TO_ADAM))])
+        }
+        None => {
+            rest.extend(head);
+            Composite::new(vec![Box::new(muon), Box::new(adam(rest, lr / MUON_TO_ADAM))])
         }
     })
 }
@@ -64,4 +76,30 @@ pub fn schedule(config: &Config, steps_an_epoch: u64) -> Option<Box<dyn Schedule
         Scheduler::Plateau => return None,
     };
     Some(if warm_up > 0 { Box::new(WarmUp::new(schedule, warm_up)) } else { schedule })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Facts, Settings, choose};
+
+    #[test]
+    fn with_muon_the_head_has_its_own_rate_and_the_schedule_moves_all() {
+        let asked = Settings { opt: Some(Opt::Muon), lr: Some(0.02), head_lr: Some(0.5), ..Settings::default() };
+        let (size, name) = ([1, 8, 8], "digits".to_string());
+        let facts = Facts { name, images: 100, has_val: true, size, one_size: true, imbalance: 1.0, has_sides: false };
+        let config = choose(asked, &facts).unwrap().0;
+        let spec = Spec::new("small_cnn", 3).unwrap().images([1, 8, 8]);
+        let net = spec.build().unwrap();
+        let mut optimizer = muon(&config, &spec, &net).unwrap();
+        assert_eq!(optimizer.parameters().len(), net.parameters().len(), "nothing is forgotten");
+        let near = |optimizer: &mut Composite, want: [f64; 3]| {
+            let rates: Vec<f64> = optimizer.parts().iter().map(|part| part.lr()).collect();
+            assert!(rates.len() == 3 && rates.iter().zip(want).all(|(a, b)| (a - b).abs() < 1e-12), "{rates:?}");
+        };
+        near(&mut optimizer, [0.5, 0.02, 0.002]);
+        optimizer.set_lr(peak(&config) / 2.0);
+        near(&mut optimizer, [0.25, 0.01, 0.001]);
+        assert_eq!(optimizer.parts()[0].parameters().len(), 2, "the head's weight and bias");
+    }
 }

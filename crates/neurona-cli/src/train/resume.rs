@@ -4,7 +4,7 @@ use super::session::Session;
 use super::{apply_threads, introduce};
 use crate::config::{self, Settings};
 use crate::failure::{Failure, Outcome, say};
-use crate::pipeline;
+use crate::pipeline::{self, Parts};
 use neurona::train::{Checkpoint, RunDir};
 use std::path::{Path, PathBuf};
 
@@ -30,8 +30,13 @@ pub fn run(what: &Path, asked: &Settings) -> Outcome {
     // Read before anything else: most mistakes are a wrong file.
     let done = checkpoint.as_ref().map(|path| Checkpoint::open(path).map(|c| c.epochs_done())).transpose()?;
     let opened = pipeline::open(settings.data.as_deref().unwrap_or("embedded"))?;
-    let (config, choices) = config::choose(settings, &pipeline::facts(&opened)?)?;
-    let session = Session::new(&opened, config)?;
+    let parts = Parts::new(&opened, &settings)?;
+    let (config, choices) = config::choose(settings, &pipeline::facts(&opened, &parts)?)?;
+    let session = Session::new(&opened, parts, config)?;
+    // A checkpoint has all weights; the file that the run began with may be gone.
+    if done.is_none() {
+        session.take_weights()?;
+    }
     introduce(&opened, &session, &choices)?;
     let epochs = session.config.epochs;
     match done {

@@ -42,18 +42,13 @@ pub struct Session {
 
 impl Session {
     /// Builds the network; the seed decides its weights.
-    pub fn new(opened: &Opened, config: Config) -> Outcome<Self> {
+    pub fn new(opened: &Opened, parts: Parts, config: Config) -> Outcome<Self> {
         let classes = opened.train.classes();
         let size = [opened.mean.len(), config.image_size, config.image_size];
         let spec = Spec::new(&config.model, classes.len()).map_err(|e| Failure::Usage(e.to_string()))?.images(size);
         spec.check().map_err(|e| Failure::Usage(e.to_string()))?;
         neurona::manual_seed(config.seed);
         let net = spec.build()?;
-        if let Some(file) = &config.weights {
-            let report = transfer::load(&spec, &net, &io::load(file)?, transfer::Stem::Average)
-                .map_err(|e| Failure::Told(format!("{file}: {e}")))?;
-            say(format!("{file}: {} tensors taken, {} made new", report.taken.len(), report.fresh.len()))?;
-        }
         if config.freeze {
             transfer::freeze_backbone(&spec, &net, true)?;
         }
@@ -62,7 +57,15 @@ impl Session {
             .normalize(doubles(&opened.mean), doubles(&opened.std))
             .resize(pipeline::fit(opened, config.image_size))
             .note("data", &opened.name);
-        Ok(Session { parts: Parts::new(opened, &config)?, card, net, config })
+        Ok(Session { parts, card, net, config })
+    }
+
+    /// Starts from the weights of a file, when the settings name one.
+    pub fn take_weights(&self) -> Outcome {
+        let Some(file) = &self.config.weights else { return Ok(()) };
+        let report = transfer::load(&self.card.spec, &self.net, &io::load(file)?, transfer::Stem::Average)
+            .map_err(|e| Failure::Told(format!("{file}: {e}")))?;
+        say(format!("{file}: {} tensors taken, {} made new", report.taken.len(), report.fresh.len()))
     }
 
     /// The network's parameters.

@@ -87,7 +87,8 @@ fn from_one(
         }
         failures += 1;
         if failures >= patience.attempts {
-            return Ok(Some(format!("{problem}; given up after {failures} attempts")));
+            let way = "if the network needs a proxy, https_proxy or http_proxy must name it";
+            return Ok(Some(format!("{problem}; given up after {failures} attempts; {way}")));
         }
         let wait = asked_wait.unwrap_or(patience.pause * 2u32.pow(failures.min(6) - 1)).min(LONGEST_WAIT);
         tell(Event::Retrying { file: piece.name, problem: &problem, wait });

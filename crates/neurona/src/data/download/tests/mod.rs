@@ -243,6 +243,7 @@ fn wrong_bytes_never_arrive() {
     assert!(trial.problem().contains("not the published file: it has 20 bytes"), "{}", trial.problem());
     let (trial, _) = with(|_, _, to| to.write_all(b"SSH-2.0-OpenSSH_9.6\r\n").unwrap());
     assert!(trial.problem().contains("given up"), "{}", trial.problem());
+    assert!(trial.problem().contains("https_proxy") && trial.problem().contains("--from"), "{}", trial.problem());
 }
 
 #[test]

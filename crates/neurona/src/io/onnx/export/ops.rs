@@ -128,7 +128,7 @@ pub(super) fn convert(b: &mut Builder<'_>, node: usize) -> Result<String> {
         Op::BatchNormTrain(_) => {
             return Err(b.error("keeps no running statistics, and ONNX has no operator for a batch's own"));
         }
-        _ => return Err(b.error("has no form in ONNX: ops of training have none")),
+        _ => return Err(b.error("has no ONNX form here")),
     })
 }
 
