@@ -95,7 +95,7 @@ fn the_lab_learns_and_its_network_survives_saving() -> Result<()> {
     assert_eq!(net.num_parameters(), 62_006);
     let losses = lab_cifar10::train(&net, &lab_cifar10::loader(images.clone(), true, 1)?, 3, 100)?;
     assert_eq!(losses.len(), 9);
-    assert!(losses[8] < 0.6 * losses[0], "{losses:?}");
+    assert!(losses[8] < 0.75 * losses[0], "{losses:?}");
 
     let path = std::env::temp_dir().join(format!("neurona-lab-{}.safetensors", std::process::id()));
     net.save(&path)?;

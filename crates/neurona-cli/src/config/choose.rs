@@ -190,12 +190,13 @@ fn epochs(facts: &Facts, tuning: bool) -> (usize, String) {
     }
 }
 
-/// Good starting values; the rate grows with the batch, with its root for the optimizers that divide by the
-/// gradient's size.
+/// Starting values; for SGD, 0.02, 0.05 and 0.1 came to 87.6, 87.4 and 87.3 % of the embedded set's validation images
+/// (two seeds), and 0.05 does better than 0.1 when there is a single epoch. The rate grows with the batch, with its
+/// root for the optimizers that divide by the gradient's size.
 fn learning_rate(opt: Opt, batch: usize, tuning: bool) -> (f64, String) {
     let part = batch as f64 / 64.0;
     let (rate, part) = match opt {
-        Opt::Sgd => (0.1, part.min(4.0)),
+        Opt::Sgd => (0.05, part.min(4.0)),
         Opt::Adam | Opt::Adamw | Opt::Rmsprop => (2e-3, part.sqrt().min(2.0)),
         Opt::Muon => (0.02, part.sqrt().min(2.0)),
     };

@@ -27,6 +27,8 @@ use std::path::PathBuf;
 #[derive(clap::Args)]
 #[command(
     allow_negative_numbers = true,
+    // A script's defaults can be overridden at the end of its line.
+    args_override_self = true,
     after_help = "\
 Example:
   neurona train

@@ -63,7 +63,8 @@ impl Session {
     /// Starts from the weights of a file, when the settings name one.
     pub fn take_weights(&self) -> Outcome {
         let Some(file) = &self.config.weights else { return Ok(()) };
-        let report = transfer::load(&self.card.spec, &self.net, &io::load(file)?, transfer::Stem::Average)?;
+        let report = transfer::load(&self.card.spec, &self.net, &io::load(file)?, transfer::Stem::Average)
+            .map_err(|e| Failure::Told(format!("{file}: {e}")))?;
         say(format!("{file}: {} tensors taken, {} made new", report.taken.len(), report.fresh.len()))
     }
 

@@ -129,6 +129,6 @@ mod tests {
 
     #[test]
     fn large_plans_are_left_alone() {
-        assert_eq!(share(&mut Pace::default(), 1_000, 9_000, 5_000), 0.0);
+        assert_eq!(share(&mut Pace::default(), 1_000, 9_000, 6_000), 0.0);
     }
 }

@@ -192,6 +192,38 @@ pub trait Forward: Module + Send + Sync {
     fn forward(&self, x: &Tensor) -> Result<Tensor>;
 }
 
+/// While it lives a model is in evaluation mode; then each of its layers is in the mode it was in.
+pub(crate) struct InEvaluation<'a, M: Module + ?Sized> {
+    model: &'a M,
+    modes: Vec<bool>,
+}
+
+impl<'a, M: Module + ?Sized> InEvaluation<'a, M> {
+    pub fn new(model: &'a M) -> Self {
+        let mut modes = Vec::new();
+        walk(model, &mut |_, item| {
+            if let Item::Mode(mode) = item {
+                modes.push(mode.training());
+                mode.set(false);
+            }
+        });
+        InEvaluation { model, modes }
+    }
+}
+
+impl<M: Module + ?Sized> Drop for InEvaluation<'_, M> {
+    fn drop(&mut self) {
+        let mut modes = self.modes.iter();
+        walk(self.model, &mut |_, item| {
+            if let Item::Mode(mode) = item
+                && let Some(&training) = modes.next()
+            {
+                mode.set(training);
+            }
+        });
+    }
+}
+
 fn set_mode<M: Module + ?Sized>(module: &M, training: bool) {
     walk(module, &mut |_, item| {
         if let Item::Mode(mode) = item {

@@ -1,7 +1,6 @@
 //! What a network consists of: its layers, their outputs, parameters and work.
 
-use super::module::walk;
-use super::{Forward, Item};
+use super::{Forward, InEvaluation};
 use crate::graph::outline::{Step, outline};
 use crate::{DType, Result, Shape, Tensor, no_grad};
 use std::collections::{HashMap, HashSet};
@@ -69,7 +68,9 @@ pub fn summary(net: &dyn Forward, input: impl Into<Shape>) -> Result<Summary> {
     held.push(x.clone());
     let known: HashMap<_, _> = held.iter().enumerate().map(|(i, tensor)| (Arc::as_ptr(&tensor.node), i)).collect();
 
-    let output = in_evaluation(net, || no_grad(|| net.forward(&x)))?;
+    // Dropout drops nothing and statistics stay as they are.
+    let _evaluation = InEvaluation::new(net);
+    let output = no_grad(|| net.forward(&x))?;
     let steps = outline(&output, &known);
     let sizes: Vec<usize> = parameters.iter().map(|(_, p)| p.shape().numel()).collect();
     let owners = parameters.iter().map(|(path, _)| path.rsplit_once('.').map_or("", |(owner, _)| owner));
@@ -83,25 +84,6 @@ pub fn summary(net: &dyn Forward, input: impl Into<Shape>) -> Result<Summary> {
         activation_bytes,
         input,
     })
-}
-
-/// Dropout drops nothing and statistics stay as they are; afterwards every layer is in the mode it was in.
-fn in_evaluation<R>(net: &dyn Forward, body: impl FnOnce() -> R) -> R {
-    let mut modes = Vec::new();
-    walk(net, &mut |_, item| {
-        if let Item::Mode(mode) = item {
-            modes.push(mode.training());
-            mode.set(false);
-        }
-    });
-    let result = body();
-    let mut modes = modes.into_iter();
-    walk(net, &mut |_, item| {
-        if let (Item::Mode(mode), Some(training)) = (item, modes.next()) {
-            mode.set(training);
-        }
-    });
-    result
 }
 
 /// Ops of one layer become one row. What is no layer but holds some shows the ops of its own `forward` one by one.
@@ -187,6 +169,8 @@ fn grouped(n: u64) -> String {
 mod tests {
     use super::*;
     use crate::models::{Lab, SmallCnn, Spec};
+    use crate::nn::Item;
+    use crate::nn::module::walk;
     use crate::nn::{BatchNorm1d, Dropout, Linear, Module, Sequential};
 
     fn line(row: &Row) -> (&str, &str, String, usize, u64) {

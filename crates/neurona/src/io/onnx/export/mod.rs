@@ -9,7 +9,7 @@ mod trace;
 mod write;
 
 use super::proto;
-use crate::nn::{Forward, Item, walk};
+use crate::nn::{Forward, InEvaluation};
 use crate::{DType, Error, Result, Shape, Tensor, no_grad};
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -139,7 +139,7 @@ fn build<F: Forward + ?Sized>(net: &F, options: &Export) -> Result<graph::Graph>
     options.check()?;
     // Values that are still staged, of parameters after a step for instance, are computed first.
     net.state_dict()?;
-    let _evaluation = Evaluation::of(net);
+    let _evaluation = InEvaluation::new(net);
     // Batches of several sizes show which sizes of the graph follow the batch's. None is 1: ones broadcast.
     let batches: &[usize] = match &options.batch {
         Some(batch) => std::slice::from_ref(batch),
@@ -162,31 +162,4 @@ fn build<F: Forward + ?Sized>(net: &F, options: &Export) -> Result<graph::Graph>
         names.entry(Arc::as_ptr(&buffer.cell().0)).or_insert(name);
     }
     graph::Graph::new(&trace, names, options)
-}
-
-/// While it lives a model is in evaluation; then each of its layers is as before.
-struct Evaluation<'a, F: Forward + ?Sized>(&'a F, Vec<bool>);
-
-impl<'a, F: Forward + ?Sized> Evaluation<'a, F> {
-    fn of(net: &'a F) -> Self {
-        let mut modes = Vec::new();
-        walk(net, &mut |_, item| {
-            if let Item::Mode(mode) = item {
-                modes.push(mode.training());
-                mode.set(false);
-            }
-        });
-        Evaluation(net, modes)
-    }
-}
-
-impl<F: Forward + ?Sized> Drop for Evaluation<'_, F> {
-    fn drop(&mut self) {
-        let mut modes = self.1.iter();
-        walk(self.0, &mut |_, item| {
-            if let Item::Mode(mode) = item {
-                modes.next().into_iter().for_each(|&training| mode.set(training));
-            }
-        });
-    }
 }
