@@ -288,6 +288,16 @@ fn what_cannot_be_exported_says_so() -> Result<()> {
             if x.shape()[0] > 4 { x.relu() } else { x.tanh() }
         }
     }
+    /// Adds its own loss.
+    #[derive(Module)]
+    struct Judges;
+    impl Forward for Judges {
+        fn forward(&self, x: &Tensor) -> Result<Tensor> {
+            x.add(&x.cross_entropy(&Tensor::from([0i64, 1]))?)
+        }
+    }
+    let text = complaint(&Judges, &plain.clone().batch(2));
+    assert!(text.contains("cross_entropy") && text.contains("has no ONNX form here"), "{text}");
     assert!(complaint(&Turns, &plain).contains("export it for one size"));
     assert!(export_bytes(&Turns, &plain.batch(8)).is_ok());
     Ok(())
