@@ -33,14 +33,15 @@ impl Meta {
 
     /// Bytes of its elements.
     pub fn bytes(&self) -> usize {
-        self.shape.numel() * self.dtype.size()
+        self.shape.numel().saturating_mul(self.dtype.size())
     }
 }
 
 impl Shape {
     /// The number of elements.
     pub fn numel(&self) -> usize {
-        self.iter().product()
+        // Sizes that no memory has are refused where a tensor is made; until then they may be asked about.
+        self.iter().fold(1, |n: usize, &size| n.saturating_mul(size))
     }
 
     /// The shape without dimension `dim`.

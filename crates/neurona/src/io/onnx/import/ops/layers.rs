@@ -181,7 +181,7 @@ fn softmax(o: &Options<'_>, plain: bool) -> Built {
     costly(move |c| {
         let x = c.x(0)?;
         let first = x.dim("softmax", axis)?;
-        let rows: usize = x.shape()[..first].iter().product();
+        let rows = Shape::from(&x.shape()[..first]).numel();
         along(&x.reshape([rows, x.numel() / rows.max(1)])?, 1)?.reshape(x.shape())
     })
 }

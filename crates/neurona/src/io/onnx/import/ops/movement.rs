@@ -122,17 +122,17 @@ fn gather_nd(c: &Call<'_>) -> Result<Tensor> {
     let (lead, rest) = x.shape().split_at(depth);
     let mut line = Vec::with_capacity(places.numel() / depth);
     for row in places.to_vec::<i64>()?.chunks(depth) {
-        let mut at = 0;
+        let mut at = 0i64;
         for (&place, &size) in row.iter().zip(lead) {
             let place = if place < 0 { place.saturating_add(size as i64) } else { place };
             if !(0..size as i64).contains(&place) {
                 return Err(x.error("gather_nd", format!("there is no place {row:?}")));
             }
-            at = at * size as i64 + place;
+            at = at.saturating_mul(size as i64).saturating_add(place);
         }
         line.push(at);
     }
-    let rows: Shape = [lead.iter().product::<usize>()].iter().chain(rest).copied().collect();
+    let rows: Shape = [Shape::from(lead).numel()].iter().chain(rest).copied().collect();
     let found = x.reshape(rows)?.index_select(0, &Tensor::from_vec(line.clone(), [line.len()])?)?;
     let shape: Shape = places.shape()[..places.rank() - 1].iter().chain(rest).copied().collect();
     found.reshape(shape)

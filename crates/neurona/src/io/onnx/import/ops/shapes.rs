@@ -44,9 +44,8 @@ pub(super) fn build(op: &str, o: &Options<'_>) -> Result<Option<Built>, String> 
             one(move |c| {
                 let x = c.x(0)?;
                 let first = if axis == x.rank() as isize { x.rank() } else { x.dim("flatten", axis)? };
-                let rows: usize = x.shape()[..first].iter().product();
-                let row: usize = x.shape()[first..].iter().product();
-                x.reshape([rows, row])
+                let (rows, row) = x.shape().split_at(first);
+                x.reshape([Shape::from(rows).numel(), Shape::from(row).numel()])
             })
         }
         "Squeeze" => {
