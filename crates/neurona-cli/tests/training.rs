@@ -61,7 +61,7 @@ fn the_embedded_set_is_learned_and_everything_is_written() {
     let (net, card) = neurona::models::open(run.join("model.safetensors")).unwrap();
     assert_eq!(
         (card.classes[9].as_str(), card.spec.name.as_str(), net.num_parameters()),
-        ("ankle boot", "small_cnn", 50_186)
+        ("ankle boot", "small_cnn", 50_282)
     );
 }
 
