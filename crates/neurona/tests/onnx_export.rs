@@ -135,7 +135,10 @@ fn worn(net: &dyn Forward) -> Result<()> {
     Ok(())
 }
 
-fn networks() -> Result<Vec<(&'static str, Box<dyn Forward>, Export)>> {
+/// A network under its name, and how it is exported.
+type Named = (&'static str, Box<dyn Forward>, Export);
+
+fn networks() -> Result<Vec<Named>> {
     manual_seed(5);
     let ops = Ops { weight: Parameter::new(&Tensor::randn([6])?)? };
     let networks: Vec<(&str, Box<dyn Forward>, Export)> = vec![
