@@ -12,6 +12,7 @@ import sys
 import warnings
 from pathlib import Path
 
+import onnx
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
@@ -86,10 +87,21 @@ class Layers(nn.Module):
         return F.softmax(self.fc(x), dim=1).log()
 
 
+def without_traces(path):
+    """The exporter notes where in whose files each node was made: nobody else's business."""
+    model = onnx.load(path, load_external_data=False)
+    for things in (model.graph.node, model.graph.initializer, model.graph.value_info, model.graph.input, model.graph.output):
+        for thing in things:
+            del thing.metadata_props[:]
+            thing.doc_string = ""
+    onnx.save(model, path)
+
+
 def export(net, x, path, dynamo, **more):
     if dynamo:
         shapes = ({0: torch.export.Dim("batch")},)
         torch.onnx.export(net, (x,), path, dynamo=True, dynamic_shapes=shapes, verbose=False, **more)
+        without_traces(path)
     else:
         names = dict(input_names=["input"], output_names=["logits"], dynamic_axes={"input": {0: "batch"}})
         torch.onnx.export(net, (x,), path, dynamo=False, **names, **more)
