@@ -9,7 +9,7 @@ use std::time::Duration;
 /// Runs before the other way is tried for the first time, and again after the load has changed.
 const FIRST: u32 = 32;
 /// As many at most: a way that keeps losing is tried ever more rarely.
-const MOST: u32 = 1 << 14;
+const MOST: u32 = 1 << 11;
 /// Runs of a trial. The first is not counted: threads that slept have to wake.
 const TRIAL: u32 = 6;
 /// Plans that run longer than this have enough to share.
@@ -70,6 +70,10 @@ impl Pace {
         if mean > SMALL || self.before.is_zero() {
             self.restart();
         }
+        if mean > SMALL {
+            // Never tried again, so it must not stay on one thread because of a load that was.
+            self.alone = false;
+        }
         self.before = mean;
     }
 
@@ -125,6 +129,13 @@ mod tests {
         assert!(share(&mut pace, 3_000, 100, 60) < 0.05);
         assert!(share(&mut pace, 20_000, 110, 400) > 0.8);
         assert!(share(&mut pace, 60_000, 100, 60) < 0.6);
+    }
+
+    #[test]
+    fn a_plan_that_became_large_goes_back_to_all_threads() {
+        let mut pace = Pace::default();
+        assert!(share(&mut pace, 5_000, 4_000, 4_800) > 0.9);
+        assert!(share(&mut pace, 20_000, 9_000, 6_000) < 0.2);
     }
 
     #[test]
