@@ -67,7 +67,7 @@ impl Slots {
     pub fn state(&mut self, i: usize, count: usize) -> Result<&[Cell]> {
         while self.state[i].len() < count {
             let value = self.parameters[i].get()?;
-            self.state[i].push(Cell::zeros(value.meta().clone(), value.device()));
+            self.state[i].push(Cell::zeros(value.meta().clone(), value.device())?);
         }
         Ok(&self.state[i])
     }
