@@ -30,9 +30,17 @@ struct Engine {
     gpus: HashMap<usize, cuda::runner::Runner>,
 }
 
-/// What a plan is found by: the digest of its line, whether ops are fused, where it runs, and the type of matrix work
-/// there.
-type Key = (u64, bool, Device, Option<DType>);
+/// What a plan is found by.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Key {
+    /// Of the line.
+    digest: u64,
+    fuse: bool,
+    device: Device,
+    /// The type of matrix work on a GPU, and whose kernels do it.
+    mixed: Option<DType>,
+    kernels: cuda::choice::Kernels,
+}
 
 /// How often plans were made and run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -227,7 +235,7 @@ impl Engine {
         }
         let fuse = FUSE.load(Ordering::Relaxed) && !debug::settings().check;
         let mixed = if device == Device::Cpu { None } else { autocast() };
-        let key = (self.trace.words.digest(), fuse, device, mixed);
+        let key = Key { digest: self.trace.words.digest(), fuse, device, mixed, kernels: cuda::choice::kernels() };
         self.clock += 1;
         let known =
             self.plans.get(&key).and_then(|list| list.iter().position(|(plan, _)| plan.words == self.trace.words));
@@ -254,8 +262,11 @@ impl Engine {
         self.misses.report(&self.trace, self.plans.values().flatten().map(|(plan, _)| &plan.words));
         let expansion = gradient::expand(&self.trace)?;
         let graph = ir::build(&self.trace, &expansion, self.walk)?;
-        let graph = lower::lower(graph, key.1, key.2, key.3)?;
-        let plan = Plan::new(&graph, &self.trace, self.walk, key.2)?;
+        let graph = lower::lower(graph, key.fuse, key.device, key.mixed)?;
+        let plan = Plan::new(&graph, &self.trace, self.walk, key.device)?;
+        if key.device != Device::Cpu {
+            cuda::choice::save();
+        }
         self.stats.compiled += 1;
         debug::show(&plan);
         if self.plans.values().map(Vec::len).sum::<usize>() >= PLANS {
