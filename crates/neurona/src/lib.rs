@@ -44,6 +44,7 @@
 extern crate self as neurona;
 
 pub mod cpu;
+pub(crate) mod cuda;
 pub mod data;
 mod error;
 pub mod graph;
@@ -58,15 +59,16 @@ pub mod schedule;
 pub mod tensor;
 pub mod train;
 
+pub use cuda::choice::{Kernels, kernels, set_kernels};
 pub use error::{Error, OpError, Place, Result};
 pub use graph::cell::Cell;
 pub use graph::debug::{set_check_finite, set_debug};
 #[doc(hidden)]
 pub use graph::engine::observe_runs;
-pub use graph::engine::{Stats, num_threads, set_fusion, set_num_threads, stats};
+pub use graph::engine::{Stats, autocast, num_threads, set_autocast, set_fusion, set_num_threads, stats};
 pub use ops::batch_norm::{Normalized, RunningStats};
 pub use ops::conv2d::Conv2dOptions;
 pub use ops::cross_entropy::{CrossEntropyOptions, Reduction};
 pub use ops::pad::PadMode;
 pub use ops::pool::PoolOptions;
-pub use tensor::{DType, Device, Element, Number, Shape, Tensor, manual_seed, no_grad};
+pub use tensor::{DType, Device, Element, GpuInfo, Number, Shape, Tensor, manual_seed, no_grad};
