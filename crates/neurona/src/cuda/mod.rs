@@ -4,6 +4,7 @@
 mod capture;
 pub(crate) mod choice;
 mod compiler;
+pub(crate) mod cut;
 pub(crate) mod driver;
 pub(crate) mod gpu;
 pub(crate) mod kernel;

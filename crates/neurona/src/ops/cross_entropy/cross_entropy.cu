@@ -78,19 +78,19 @@ extern "C" __global__ void cross_entropy_finish(const double *__restrict__ parti
     if (threadIdx.x == 0) *loss = result(losses, count);
 }
 
-// How many rows are not ignored; one block.
+// How many of the rows that fall to each block are not ignored.
 extern "C" __global__ void cross_entropy_count(const i64 *__restrict__ targets, i64 rows, i64 ignored, double *__restrict__ counted) {
     __shared__ double room[33];
     double count = 0;
-    for (i64 i = threadIdx.x; i < rows; i += blockDim.x) count += targets[i] != ignored;
+    for (i64 i = first_element(); i < rows; i += element_stride()) count += targets[i] != ignored;
     count = block_sum(count, room);
-    if (threadIdx.x == 0) *counted = count;
+    if (threadIdx.x == 0) counted[blockIdx.x] = count;
 }
 
-// Without `counted` every block counts the rows itself: while they are few that is cheaper than a launch.
+// Without parts counted before every block counts the rows itself: while they are few that is cheaper than a launch.
 extern "C" __global__ void cross_entropy_gradient(const T *__restrict__ x, const L *__restrict__ logs, const i64 *__restrict__ targets,
                                                   const L *__restrict__ dloss, T *__restrict__ dx, const double *__restrict__ counted,
-                                                  i64 rows, i64 n, double smoothing, i64 ignored) {
+                                                  int parts, i64 rows, i64 n, double smoothing, i64 ignored) {
     __shared__ double room[33];
     i64 row = block_row(blockIdx.x), size = row < rows ? n : 0;
     x += row * n, dx += row * n;
@@ -101,9 +101,9 @@ extern "C" __global__ void cross_entropy_gradient(const T *__restrict__ x, const
     });
     top = row_max(top);
     double count = 0;
-    if (REDUCTION == 1 && counted) count = *counted;
-    else if (REDUCTION == 1) {
-        for (i64 i = threadIdx.x; i < rows; i += blockDim.x) count += targets[i] != ignored;
+    if (REDUCTION == 1) {
+        if (parts) for (int i = threadIdx.x; i < parts; i += blockDim.x) count += counted[i];
+        else for (i64 i = threadIdx.x; i < rows; i += blockDim.x) count += targets[i] != ignored;
         count = block_sum(count, room);
     }
     if (row >= rows) return;
