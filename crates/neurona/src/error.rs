@@ -92,6 +92,30 @@ pub enum Error {
         step: usize,
     },
 
+    /// The GPU, its driver or its compiler refused something.
+    #[error("cannot {what}: {problem}")]
+    Cuda {
+        /// What was attempted, with the kernel and the op where there is one.
+        what: String,
+        /// What the driver said.
+        problem: String,
+    },
+
+    /// The GPU's memory is full.
+    #[error("the GPU is out of memory: {} were asked for, {} of {} are free{}{advice}", size(*asked), size(*free), size(*total), describe_largest(largest))]
+    OutOfMemory {
+        /// Bytes asked for.
+        asked: usize,
+        /// Bytes free.
+        free: usize,
+        /// Bytes of the GPU.
+        total: usize,
+        /// The largest tensors of the plan: op, place and shape, bytes.
+        largest: Vec<(String, usize)>,
+        /// What to do.
+        advice: String,
+    },
+
     /// An option has a value that it cannot have.
     #[error("{0}")]
     Argument(String),
@@ -183,6 +207,26 @@ impl Error {
             e.place = place;
         }
         self
+    }
+}
+
+/// Bytes as people read them.
+fn size(bytes: usize) -> String {
+    match bytes {
+        0..1024 => format!("{bytes} bytes"),
+        1024..1_048_576 => format!("{:.1} KiB", bytes as f64 / 1024.0),
+        1_048_576..1_073_741_824 => format!("{:.1} MiB", bytes as f64 / 1_048_576.0),
+        _ => format!("{:.2} GiB", bytes as f64 / 1_073_741_824.0),
+    }
+}
+
+fn describe_largest(largest: &[(String, usize)]) -> String {
+    match largest {
+        [] => String::new(),
+        list => {
+            let list: Vec<String> = list.iter().map(|(what, bytes)| format!("{what} ({})", size(*bytes))).collect();
+            format!("; the largest tensors: {}", list.join(", "))
+        }
     }
 }
 

@@ -44,6 +44,7 @@
 extern crate self as neurona;
 
 pub mod cpu;
+pub(crate) mod cuda;
 pub mod data;
 mod error;
 pub mod graph;
@@ -69,4 +70,4 @@ pub use ops::conv2d::Conv2dOptions;
 pub use ops::cross_entropy::{CrossEntropyOptions, Reduction};
 pub use ops::pad::PadMode;
 pub use ops::pool::PoolOptions;
-pub use tensor::{DType, Device, Element, Number, Shape, Tensor, manual_seed, no_grad};
+pub use tensor::{DType, Device, Element, GpuInfo, Number, Shape, Tensor, manual_seed, no_grad};

@@ -8,7 +8,8 @@ mod common;
 use common::{splitmix64, stream, uniform};
 use neurona::loss::{BCELoss, BCEWithLogitsLoss, NLLLoss};
 use neurona::{
-    Conv2dOptions, CrossEntropyOptions, DType, PadMode, PoolOptions, Reduction, Result, RunningStats, Tensor, no_grad,
+    Conv2dOptions, CrossEntropyOptions, DType, Device, PadMode, PoolOptions, Reduction, Result, RunningStats, Tensor,
+    no_grad,
 };
 
 /// Wide enough that rounding (1e-16 / STEP) and curvature (STEP²) both stay near 1e-11.
@@ -17,10 +18,23 @@ const TOLERANCE: f64 = 1e-7;
 
 macro_rules! gradient_check {
     ($name:ident, |$x:ident| $body:expr, $($shape:expr),+ $(,)?) => {
-        #[test]
-        fn $name() -> Result<()> {
-            let shapes: &[&[usize]] = &[$(&$shape),+];
-            check(shapes, |$x: &[Tensor]| -> Result<Tensor> { $body })
+        mod $name {
+            use super::*;
+
+            fn on(device: Device) -> Result<()> {
+                let shapes: &[&[usize]] = &[$(&$shape),+];
+                check(shapes, device, |$x: &[Tensor]| -> Result<Tensor> { $body })
+            }
+
+            #[test]
+            fn cpu() -> Result<()> {
+                on(Device::Cpu)
+            }
+
+            #[test]
+            fn cuda() -> Result<()> {
+                common::gpu().map_or(Ok(()), on)
+            }
         }
     };
 }
@@ -31,7 +45,7 @@ fn away_from_zero(seed: u64, i: u64) -> f64 {
     u.signum() * (0.1 + 0.9 * u.abs())
 }
 
-fn check(shapes: &[&[usize]], f: impl Fn(&[Tensor]) -> Result<Tensor>) -> Result<()> {
+fn check(shapes: &[&[usize]], device: Device, f: impl Fn(&[Tensor]) -> Result<Tensor>) -> Result<()> {
     let values: Vec<Vec<f64>> = shapes
         .iter()
         .enumerate()
@@ -40,11 +54,11 @@ fn check(shapes: &[&[usize]], f: impl Fn(&[Tensor]) -> Result<Tensor>) -> Result
         })
         .collect();
     let tensors = |values: &[Vec<f64>]| -> Result<Vec<Tensor>> {
-        values.iter().zip(shapes).map(|(v, s)| Tensor::from_slice(v, *s)).collect()
+        values.iter().zip(shapes).map(|(v, s)| Tensor::from_slice(v, *s)?.to(device)).collect()
     };
     let leaves = tensors(&values)?.iter().map(Tensor::requires_grad).collect::<Result<Vec<_>>>()?;
     let y = f(&leaves)?;
-    let dy = stream(99, y.shape(), DType::F64, -1.0, 1.0)?;
+    let dy = stream(99, y.shape(), DType::F64, -1.0, 1.0)?.to(device)?;
     y.mul(&dy)?.sum()?.backward()?;
     let loss = |values: &[Vec<f64>]| -> Result<f64> { f(&tensors(values)?)?.mul(&dy)?.sum()?.item::<f64>() };
     let mut moved = values.clone();
@@ -632,5 +646,5 @@ fn stream_is_splitmix64() {
 #[test]
 #[should_panic(expected = "differences give")]
 fn a_wrong_gradient_is_seen() {
-    check(&[&[3]], |x| x[0].detach().mul(&x[0])).expect("no error but a wrong gradient");
+    check(&[&[3]], Device::Cpu, |x| x[0].detach().mul(&x[0])).expect("no error but a wrong gradient");
 }

@@ -12,7 +12,7 @@ use neurona::nn::{
     Parameter,
 };
 use neurona::optim::{Adam, Optimizer, RmsProp, Sgd};
-use neurona::{Conv2dOptions, Error, PadMode, PoolOptions, Reduction, Result, RunningStats, Tensor};
+use neurona::{Conv2dOptions, Device, Error, PadMode, PoolOptions, Reduction, Result, RunningStats, Tensor};
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -21,7 +21,16 @@ type Runner = fn(&Case, &[Tensor]) -> Result<Vec<Tensor>>;
 
 /// One test an op.
 macro_rules! oracle { ($($group:literal { $($op:ident => $runner:expr,)* })*) => {
-    $($( #[test] fn $op() { check($group, stringify!($op)) } )*)*
+    $($( #[test] fn $op() { check($group, stringify!($op), Device::Cpu) } )*)*
+
+    /// The same on a GPU.
+    mod cuda {
+        $($( #[test] fn $op() {
+            if let Some(gpu) = super::common::gpu() {
+                super::check($group, stringify!($op), gpu)
+            }
+        } )*)*
+    }
 
     fn runner(group: &str, op: &str) -> Option<Runner> {
         match (group, op) {
@@ -412,7 +421,7 @@ fn trajectory<O: Optimizer>(case: &Case, x: &[Tensor], make: impl Fn(Vec<Paramet
         let mut loss = Tensor::scalar(0.0f32);
         for (p, g) in parameters.iter().zip(&gradients) {
             let size = p.shape().numel();
-            let gradient = Tensor::from_slice(&g[step * size..][..size], p.shape())?;
+            let gradient = Tensor::from_slice(&g[step * size..][..size], p.shape())?.to(x[0].device())?;
             loss = (&loss + (&p.get()? * &gradient)?.sum()?)?;
         }
         loss.backward()?;
@@ -584,9 +593,10 @@ fn promotion_table(case: &Case, _: &[Tensor]) -> Result<Vec<Tensor>> {
 }
 
 /// Runs all cases of an op that are not listed, and reports all that differ.
-fn check(group: &str, op: &str) {
+fn check(group: &str, op: &str, device: Device) {
     let op = op.trim_start_matches("r#");
-    let mine: Vec<Case> = cases(group).into_iter().filter(|c| c.op == op).collect();
+    let mine: Vec<Case> =
+        cases(group).into_iter().filter(|c| c.op == op).map(|c| c.on(device).expect("moves")).collect();
     assert!(!mine.is_empty(), "{group} has no cases of {op}");
     let run = runner(group, op).or_else(|| runner(group, &format!("r#{op}"))).expect("the macro wrote both");
     let (later, now): (Vec<&Case>, Vec<&Case>) = mine.iter().partition(|c| CASES_LATER.contains(&c.name.as_str()));

@@ -5,9 +5,10 @@ use super::storage::Storage;
 use super::team::{Barrier, Team};
 use crate::error::{Error, Result};
 use crate::graph::debug;
-use crate::graph::plan::{Entry, Home, Plan, Step};
+use crate::graph::ir::Operand;
+use crate::graph::plan::{Entry, Home, Machine, Plan, Step};
 use crate::graph::walk::Trace;
-use crate::tensor::DType;
+use crate::tensor::{DType, Device};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -50,7 +51,7 @@ impl Runner {
         if self.scratch.bytes() < scratch * self.threads() {
             self.scratch = Storage::zeroed(scratch * self.threads());
         }
-        bind(plan, trace, kept, self.arena.buf());
+        bind(plan, trace, kept, self.arena.buf())?;
         let scratch_of = |thread: usize| self.scratch.buf().part::<u8>(thread * scratch, scratch);
         let (steps, table) = (&plan.steps, &plan.table);
         if debug::settings().quiet() {
@@ -91,7 +92,10 @@ impl Runner {
             });
             report.add(step, start.elapsed());
             if debug::settings().check {
-                check(step, table)?;
+                for (buf, operand) in table[step.outputs.clone()].iter().zip(&step.about.outputs) {
+                    // SAFETY: the step has ended; nobody writes until the next one starts.
+                    check(step, operand, unsafe { buf.slice::<u8>() })?;
+                }
             }
         }
         report.print();
@@ -109,14 +113,15 @@ fn run_phase(step: &Step, table: &[Buf], phase: usize, tasks: usize, thread: usi
         workspace: table[step.workspace],
         scratch,
     };
+    let Machine::Cpu(kernel) = &step.kernel else { return };
     // Rounded up, so that a single task falls to thread 0.
     for task in (tasks * thread).div_ceil(threads)..(tasks * (thread + 1)).div_ceil(threads) {
-        step.kernel.run(phase, task, &io);
+        kernel.run(phase, task, &io);
     }
 }
 
 /// Fills the plan's table with this run's addresses. Those inside the arena stay from run to run.
-fn bind(plan: &mut Plan, trace: &Trace, kept: &[Arc<Storage>], arena: Buf) {
+fn bind(plan: &mut Plan, trace: &Trace, kept: &[Arc<Storage>], arena: Buf) -> Result<()> {
     let Plan { table, entries, constants, block, bound, moving, .. } = plan;
     if *bound != arena.ptr::<u8>() as usize {
         *bound = arena.ptr::<u8>() as usize;
@@ -134,34 +139,39 @@ fn bind(plan: &mut Plan, trace: &Trace, kept: &[Arc<Storage>], arena: Buf) {
         table[i] = match home {
             Home::Kept(k) => kept[k].buf().part::<u8>(0, bytes),
             Home::Leaf(slot) => {
-                let state = trace.nodes[slot >> 16].state();
-                let storage = state.values[slot & 0xFFFF].as_ref().expect("a leaf has its value");
+                let mut state = trace.nodes[slot >> 16].state();
+                let storage = state.values[slot & 0xFFFF].as_mut().expect("a leaf has its value");
+                // What has no device of its own may have been computed on another.
+                if storage.device() != Device::Cpu {
+                    *storage = storage.moved_to(Device::Cpu, storage.bytes())?;
+                }
                 storage.buf().part::<u8>(0, bytes)
             }
             _ => table[i],
         };
     }
+    Ok(())
 }
 
 /// Looks for NaN and infinity in what a step has written.
-fn check(step: &Step, table: &[Buf]) -> Result<()> {
-    for (buf, operand) in table[step.outputs.clone()].iter().zip(&step.about.outputs) {
-        // SAFETY: the step has ended; nobody writes until the next one starts.
-        let bad = unsafe {
-            match operand.meta.dtype {
-                DType::F32 => first_bad(buf.slice::<f32>().iter().map(|&x| x as f64)),
-                DType::F64 => first_bad(buf.slice::<f64>().iter().copied()),
-                DType::F16 => first_bad(buf.slice::<half::f16>().iter().map(|x| x.to_f64())),
-                DType::BF16 => first_bad(buf.slice::<half::bf16>().iter().map(|x| x.to_f64())),
-                _ => None,
-            }
-        };
-        if let Some((first, value, count)) = bad {
+pub(crate) fn check(step: &Step, operand: &Operand, bytes: &[u8]) -> Result<()> {
+    fn values<const N: usize>(bytes: &[u8], wide: fn([u8; N]) -> f64) -> impl Iterator<Item = f64> {
+        bytes.as_chunks::<N>().0.iter().map(move |b| wide(*b))
+    }
+    let bad = match operand.meta.dtype {
+        DType::F32 => first_bad(values(bytes, |b| f32::from_ne_bytes(b) as f64)),
+        DType::F64 => first_bad(values(bytes, f64::from_ne_bytes)),
+        DType::F16 => first_bad(values(bytes, |b| half::f16::from_ne_bytes(b).to_f64())),
+        DType::BF16 => first_bad(values(bytes, |b| half::bf16::from_ne_bytes(b).to_f64())),
+        _ => None,
+    };
+    match bad {
+        None => Ok(()),
+        Some((first, value, count)) => {
             let (op, place) = (step.about.name.clone(), step.about.place.clone());
-            return Err(Error::NotFinite { op, place, count, first, value });
+            Err(Error::NotFinite { op, place, count, first, value })
         }
     }
-    Ok(())
 }
 
 fn first_bad(values: impl Iterator<Item = f64>) -> Option<(usize, f64, usize)> {

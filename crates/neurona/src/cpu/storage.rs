@@ -1,6 +1,9 @@
 //! Memory that outlives a plan: values users hold, parameters, optimizer state.
 
 use super::kernel::{Buf, Plain};
+use crate::cuda::Gpu;
+use crate::cuda::memory::Block as DeviceBlock;
+use crate::{Device, Result};
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -16,10 +19,16 @@ const ALIGN: usize = 64;
 /// plan that was handed it as an output. Everybody else reads.
 #[derive(Debug)]
 pub struct Storage {
-    /// What the system gave; the first aligned address in it is `ptr`.
-    block: NonNull<u8>,
-    ptr: NonNull<u8>,
+    memory: Memory,
     bytes: usize,
+}
+
+#[derive(Debug)]
+enum Memory {
+    /// What the system gave; the first aligned address in it is `ptr`.
+    Host { block: NonNull<u8>, ptr: NonNull<u8> },
+    /// Of the GPU of this number.
+    Gpu { index: usize, block: DeviceBlock },
 }
 
 // SAFETY: plain memory; the rule above keeps writers alone.
@@ -36,7 +45,42 @@ impl Storage {
         let Some(block) = NonNull::new(block) else { handle_alloc_error(layout) };
         // SAFETY: the layout has room for `bytes` from any of its first `ALIGN` addresses.
         let ptr = unsafe { block.add(block.align_offset(ALIGN)) };
-        Storage { block, ptr, bytes }
+        Storage { memory: Memory::Host { block, ptr }, bytes }
+    }
+
+    /// A block of device memory.
+    pub(crate) fn of_gpu(index: usize, block: DeviceBlock) -> Self {
+        let bytes = block.bytes();
+        Storage { memory: Memory::Gpu { index, block }, bytes }
+    }
+
+    /// Where it lies.
+    pub fn device(&self) -> Device {
+        match self.memory {
+            Memory::Host { .. } => Device::Cpu,
+            Memory::Gpu { index, .. } => Device::Cuda(index),
+        }
+    }
+
+    /// Its address: one of the device's when it lies there.
+    pub(crate) fn address(&self) -> u64 {
+        match &self.memory {
+            Memory::Host { ptr, .. } => ptr.as_ptr() as u64,
+            Memory::Gpu { block, .. } => block.address(),
+        }
+    }
+
+    /// A copy of its first bytes on another device.
+    pub(crate) fn moved_to(&self, device: Device, bytes: usize) -> Result<Arc<Self>> {
+        match (&self.memory, device) {
+            (Memory::Host { .. }, Device::Cpu) => Ok(Storage::copy_of(&self.read::<u8>()[..bytes])),
+            (Memory::Host { .. }, Device::Cuda(index)) => Gpu::get(index)?.upload(&self.read::<u8>()[..bytes]),
+            (Memory::Gpu { index, .. }, Device::Cpu) => Gpu::get(*index)?.download(self),
+            (Memory::Gpu { index, .. }, Device::Cuda(to)) => {
+                let host = Gpu::get(*index)?.download(self)?;
+                Gpu::get(to)?.upload(&host.read::<u8>()[..bytes])
+            }
+        }
     }
 
     /// Aligned by hand: asked for more than its usual alignment, the system's allocator would write the zeros itself
@@ -59,7 +103,7 @@ impl Storage {
     /// Room for `n` values that `fill` writes, in memory from the pool, and what `fill` gives. What it leaves out
     /// keeps whatever value the room had.
     pub fn filled<T: Plain, R>(n: usize, fill: impl FnOnce(&mut [T]) -> R) -> (Arc<Self>, R) {
-        let storage = pool().take(n * size_of::<T>());
+        let storage = pool().take_host(n * size_of::<T>());
         let buf = storage.buf();
         // SAFETY: fresh from the pool, so nobody else reads or writes it; blocks are zeroed when they are made, so
         // every byte is initialised, and every bit pattern is a value of a plain type.
@@ -69,13 +113,20 @@ impl Storage {
 
     /// Its bytes as a kernel's buffer.
     pub fn buf(&self) -> Buf {
-        Buf::new(self.ptr.as_ptr(), self.bytes)
+        Buf::new(self.host(), self.bytes)
+    }
+
+    fn host(&self) -> *mut u8 {
+        match &self.memory {
+            Memory::Host { ptr, .. } => ptr.as_ptr(),
+            Memory::Gpu { .. } => panic!("values are brought to host memory before they are read there"),
+        }
     }
 
     /// Its contents for reading.
     pub fn read<T: Plain>(&self) -> &[T] {
         // SAFETY: aligned and sized by construction; writers are alone by the rule of this type.
-        unsafe { std::slice::from_raw_parts(self.ptr.as_ptr().cast(), self.bytes / size_of::<T>()) }
+        unsafe { std::slice::from_raw_parts(self.host().cast(), self.bytes / size_of::<T>()) }
     }
 
     /// Its size.
@@ -86,8 +137,10 @@ impl Storage {
 
 impl Drop for Storage {
     fn drop(&mut self) {
-        // SAFETY: allocated with this layout by `zeroed`.
-        unsafe { dealloc(self.block.as_ptr(), Self::layout(self.bytes)) }
+        if let Memory::Host { block, .. } = self.memory {
+            // SAFETY: allocated with this layout by `zeroed`.
+            unsafe { dealloc(block.as_ptr(), Self::layout(self.bytes)) }
+        }
     }
 }
 
@@ -95,8 +148,11 @@ impl Drop for Storage {
 ///
 /// A training step lets the last step's loss and gradients go before it needs room for its own, so in a
 /// steady loop every request finds a free block: no allocation, and no page faults on fresh memory.
-#[derive(Default)]
-pub struct Pool(Mutex<Blocks>);
+pub struct Pool {
+    blocks: Mutex<Blocks>,
+    /// None for host memory.
+    gpu: Option<usize>,
+}
 
 #[derive(Default)]
 struct Blocks {
@@ -129,9 +185,50 @@ struct Block {
 const PATIENCE: u64 = 1000;
 
 impl Pool {
+    fn of_host() -> Pool {
+        Pool { blocks: Mutex::default(), gpu: None }
+    }
+
+    /// Blocks of a GPU's memory.
+    pub(crate) fn of_gpu(index: usize) -> Pool {
+        Pool { blocks: Mutex::default(), gpu: Some(index) }
+    }
+
+    /// The same for host memory, which ends the process when there is none left.
+    pub(crate) fn take_host(&self, bytes: usize) -> Arc<Storage> {
+        self.take(bytes).expect("host memory is always given")
+    }
+
     /// A block of exactly this size that nobody else holds; its contents are undefined.
-    pub fn take(&self, bytes: usize) -> Arc<Storage> {
-        let mut guard = self.0.lock().unwrap_or_else(|e| e.into_inner());
+    pub fn take(&self, bytes: usize) -> Result<Arc<Storage>> {
+        if let Some(storage) = self.reuse(bytes) {
+            return Ok(storage);
+        }
+        // Not locked: making room on a GPU may mean clearing this very pool.
+        let storage = Arc::new(match self.gpu {
+            None => Storage::zeroed(bytes),
+            Some(index) => Storage::of_gpu(index, Gpu::get(index)?.allocate(bytes)?),
+        });
+        let mut guard = self.lock();
+        let last_request = guard.requests;
+        guard.by_size.entry(bytes).or_default().push(Block { storage: storage.clone(), last_request });
+        Ok(storage)
+    }
+
+    /// Forgets the blocks that nobody uses.
+    pub fn clear(&self) {
+        self.lock().by_size.retain(|_, list| {
+            list.retain(|b| Arc::strong_count(&b.storage) > 1);
+            !list.is_empty()
+        });
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Blocks> {
+        self.blocks.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    fn reuse(&self, bytes: usize) -> Option<Arc<Storage>> {
+        let mut guard = self.blocks.lock().unwrap_or_else(|e| e.into_inner());
         let Blocks { by_size, requests } = &mut *guard;
         *requests += 1;
         let now = *requests;
@@ -140,20 +237,26 @@ impl Pool {
             by_size.get_mut(&bytes).and_then(|list| list.iter_mut().find(|b| Arc::strong_count(&b.storage) == 1))
         {
             block.last_request = now;
-            return block.storage.clone();
+            return Some(block.storage.clone());
         }
         by_size.retain(|_, list| {
             list.retain(|b| Arc::strong_count(&b.storage) > 1 || now - b.last_request < PATIENCE);
             !list.is_empty()
         });
-        let storage = Arc::new(Storage::zeroed(bytes));
-        by_size.entry(bytes).or_default().push(Block { storage: storage.clone(), last_request: now });
-        storage
+        None
     }
 }
 
 /// The pool of this process.
 pub fn pool() -> &'static Pool {
-    static POOL: std::sync::LazyLock<Pool> = std::sync::LazyLock::new(Pool::default);
+    static POOL: std::sync::LazyLock<Pool> = std::sync::LazyLock::new(Pool::of_host);
     &POOL
+}
+
+/// A block on a device that nobody else holds; its contents are undefined.
+pub(crate) fn take(device: Device, bytes: usize) -> Result<Arc<Storage>> {
+    match device {
+        Device::Cpu => pool().take(bytes),
+        Device::Cuda(index) => Gpu::get(index)?.pool.take(bytes),
+    }
 }

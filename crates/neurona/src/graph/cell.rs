@@ -3,6 +3,7 @@
 use super::engine;
 use super::node::{GradientSlot, Node, Source};
 use crate::cpu::storage::Storage;
+use crate::cuda::Gpu;
 use crate::tensor::{Device, Meta, Tensor};
 use crate::{Error, Result};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -44,14 +45,34 @@ const DEEPEST: u32 = 8;
 impl Cell {
     /// A cell that holds this value; runs the tensor when it has not been computed yet.
     pub fn new(value: &Tensor, requires_grad: bool) -> Result<Self> {
-        let storage = engine::value(value)?;
+        let storage = engine::stored(value)?;
         Ok(Cell::holding(value.meta().clone(), value.device(), requires_grad, storage))
     }
 
     /// A cell of zeros, made without running anything.
-    pub(crate) fn zeros(meta: Meta, device: Device) -> Self {
-        let storage = Storage::copy_of(&vec![0u8; meta.bytes()]);
-        Cell::holding(meta, device, false, storage)
+    pub(crate) fn zeros(meta: Meta, device: Device) -> Result<Self> {
+        let storage = match device {
+            Device::Cpu => Storage::copy_of(&vec![0u8; meta.bytes()]),
+            Device::Cuda(index) => Gpu::get(index)?.zeros(meta.bytes())?,
+        };
+        Ok(Cell::holding(meta, device, false, storage))
+    }
+
+    /// Moves its present value, and its gradient when it has one, to another device.
+    pub(crate) fn to(&self, device: Device) -> Result<()> {
+        engine::force(&[], std::slice::from_ref(self))?;
+        let mut state = self.state();
+        if state.leaf.device() != device {
+            let moved = state.leaf.to(device)?;
+            let storage = engine::stored(&moved)?;
+            state.leaf = leaf(Arc::downgrade(&self.0), moved.meta().clone(), device, self.requires_grad(), storage);
+            state.version += 1;
+        }
+        drop(state);
+        if let Some(gradient) = self.grad() {
+            self.0.gradient.set(gradient.to(device)?);
+        }
+        Ok(())
     }
 
     fn holding(meta: Meta, device: Device, requires_grad: bool, storage: Arc<Storage>) -> Self {
@@ -98,9 +119,12 @@ impl Cell {
 
     /// Replaces the value at once; whatever was staged or accumulated is forgotten.
     pub fn set(&self, value: &Tensor) -> Result<()> {
-        let storage = engine::value(value)?;
+        let storage = engine::stored(value)?;
         let mut state = self.state();
         self.check(&state, value)?;
+        let device = state.leaf.device();
+        let storage =
+            if storage.device() == device { storage } else { storage.moved_to(device, value.meta().bytes())? };
         state.commit(&storage, self);
         Ok(())
     }

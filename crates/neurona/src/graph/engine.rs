@@ -6,7 +6,8 @@ use super::plan::{Kept, Plan, write_numbers};
 use super::walk::Trace;
 use super::{debug, gradient, ir, lower};
 use crate::cpu::runner::Runner;
-use crate::cpu::storage::{Storage, pool};
+use crate::cpu::storage::{self, Storage};
+use crate::cuda;
 use crate::tensor::{Device, Tensor};
 use crate::{Error, Result};
 use std::collections::HashMap;
@@ -21,12 +22,16 @@ const PLANS: usize = 128;
 struct Engine {
     trace: Trace,
     walk: u32,
-    plans: HashMap<(u64, bool), Vec<(Plan, u64)>>,
+    plans: HashMap<Key, Vec<(Plan, u64)>>,
     clock: u64,
     stats: Stats,
     misses: debug::Misses,
     runner: Runner,
+    gpus: HashMap<usize, cuda::runner::Runner>,
 }
+
+/// What a plan is found by: the digest of its line, whether ops are fused, and where it runs.
+type Key = (u64, bool, Device);
 
 /// How often plans were made and run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -57,6 +62,7 @@ static ENGINE: LazyLock<Mutex<Engine>> = LazyLock::new(|| {
         stats: Stats::default(),
         misses: debug::Misses::default(),
         runner: Runner::new(),
+        gpus: HashMap::new(),
     })
 });
 
@@ -95,8 +101,14 @@ pub fn set_fusion(on: bool) {
     FUSE.store(on, Ordering::Relaxed);
 }
 
-/// The storage of a tensor's value, computed now when it has not been yet.
+/// The storage of a tensor's value in host memory, computed now when it has not been yet.
 pub(crate) fn value(tensor: &Tensor) -> Result<Arc<Storage>> {
+    let storage = stored(tensor)?;
+    if storage.device() == Device::Cpu { Ok(storage) } else { storage.moved_to(Device::Cpu, storage.bytes()) }
+}
+
+/// The storage of a tensor's value where it lies, computed now when it has not been yet.
+pub(crate) fn stored(tensor: &Tensor) -> Result<Arc<Storage>> {
     if let Source::Numbers(numbers) = &tensor.node.source {
         let mut bytes = vec![0; tensor.meta().bytes()];
         write_numbers(&mut bytes, numbers, tensor.dtype());
@@ -169,16 +181,18 @@ impl Engine {
         if self.trace.roots.is_empty() && self.trace.writes.is_empty() {
             return Ok(());
         }
-        match self.trace.device()? {
-            Device::Cpu => {}
-            other => return other.available().map(|_| ()),
+        let device = self.trace.device()?;
+        if let Device::Cuda(index) = device
+            && !self.gpus.contains_key(&index)
+        {
+            self.gpus.insert(index, cuda::runner::Runner::new(index)?);
         }
         if self.trace.again {
             self.stats.again += 1;
             tracing::debug!("a value was read before backward(): its forward runs again");
         }
         let fuse = FUSE.load(Ordering::Relaxed) && !debug::settings().check;
-        let key = (self.trace.words.digest(), fuse);
+        let key = (self.trace.words.digest(), fuse, device);
         self.clock += 1;
         let known =
             self.plans.get(&key).and_then(|list| list.iter().position(|(plan, _)| plan.words == self.trace.words));
@@ -191,18 +205,22 @@ impl Engine {
         *used = self.clock;
         self.stats.runs += 1;
         let start = Instant::now();
-        let running = run(plan, &self.trace, locked, &mut self.runner)?;
+        let mut runner = match device {
+            Device::Cpu => On::Cpu(&mut self.runner),
+            Device::Cuda(index) => On::Cuda(self.gpus.get_mut(&index).expect("started above")),
+        };
+        let running = run(plan, &self.trace, locked, &mut runner, device)?;
         self.stats.running += running;
         self.stats.storing += start.elapsed() - running;
         Ok(())
     }
 
-    fn compile(&mut self, key: (u64, bool)) -> Result<usize> {
+    fn compile(&mut self, key: Key) -> Result<usize> {
         self.misses.report(&self.trace, self.plans.values().flatten().map(|(plan, _)| &plan.words));
         let expansion = gradient::expand(&self.trace)?;
         let graph = ir::build(&self.trace, &expansion, self.walk)?;
-        let graph = lower::lower(graph, key.1)?;
-        let plan = Plan::new(&graph, &self.trace, self.walk)?;
+        let graph = lower::lower(graph, key.1, key.2)?;
+        let plan = Plan::new(&graph, &self.trace, self.walk, key.2)?;
         self.stats.compiled += 1;
         debug::show(&plan);
         if self.plans.values().map(Vec::len).sum::<usize>() >= PLANS {
@@ -218,17 +236,28 @@ impl Engine {
     }
 }
 
+/// What runs a plan.
+enum On<'a> {
+    Cpu(&'a mut Runner),
+    Cuda(&'a mut cuda::runner::Runner),
+}
+
 fn run(
     plan: &mut Plan,
     trace: &Trace,
     locked: &mut [MutexGuard<'_, CellState>],
-    runner: &mut Runner,
+    runner: &mut On<'_>,
+    device: Device,
 ) -> Result<Duration> {
     let held: Vec<usize> = (0..trace.nodes.len()).filter(|&i| !trace.leaf[i] && trace.held(i)).collect();
     // A node that stays differentiable keeps its graph, and the graph keeps the old values. A run that is checked
     // may stop halfway, and then nothing must have been overwritten.
     let overwrite = !debug::settings().check && held.iter().all(|&i| plan.consumed[i] || !trace.nodes[i].requires_grad);
 
+    let here = |storage: Arc<Storage>| match device {
+        Device::Cpu => Ok(storage),
+        device => storage.moved_to(device, storage.bytes()),
+    };
     let leaf = |slot: usize| trace.nodes[slot >> 16].state().values[slot & 0xFFFF].clone();
     let mut kept: Vec<Arc<Storage>> = Vec::with_capacity(plan.kept.len());
     for (trace_leaf, offset, dtype) in &plan.numbers {
@@ -240,20 +269,23 @@ fn run(
         kept.push(match k {
             Kept::Leaf(slot) => leaf(*slot).expect("a leaf has its value"),
             Kept::Constant(i) => plan.constants[*i].clone(),
-            Kept::Numbers { offset, bytes } => Storage::copy_of(&plan.block[*offset..offset + bytes]),
+            Kept::Numbers { offset, bytes } => here(Storage::copy_of(&plan.block[*offset..offset + bytes]))?,
             Kept::Fresh { bytes, instead } => {
                 let own = instead.filter(|slot| overwrite && !trace.held(slot >> 16)).and_then(leaf);
                 // The leaf and the pool hold it, and this very handle: nobody else.
                 match own.filter(|storage| Arc::strong_count(storage) == 3) {
                     Some(storage) => storage,
-                    None => pool().take(*bytes),
+                    None => storage::take(device, *bytes)?,
                 }
             }
         });
     }
     let start = Instant::now();
     observe(true);
-    let outcome = runner.run(plan, trace, &kept);
+    let outcome = match runner {
+        On::Cpu(runner) => runner.run(plan, trace, &kept),
+        On::Cuda(runner) => runner.run(plan, trace, &kept),
+    };
     observe(false);
     let running = start.elapsed();
     outcome?;

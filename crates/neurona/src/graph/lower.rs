@@ -10,12 +10,13 @@ mod layout;
 use super::ir::{Ir, IrNode, Kind, Value};
 use crate::Result;
 use crate::ops::{Op, Run, cast::Cast};
+use crate::tensor::Device;
 use smallvec::{SmallVec, smallvec};
 use std::collections::{HashMap, HashSet};
 
 /// Runs all passes. Without `fuse`, every op stays a step of its own.
-pub(crate) fn lower(ir: Ir, fuse: bool) -> Result<Ir> {
-    let ir = widen(ir)?;
+pub(crate) fn lower(ir: Ir, fuse: bool, device: Device) -> Result<Ir> {
+    let ir = if device == Device::Cpu { widen(ir)? } else { ir };
     let ir = if fuse { fuse_relu(fold::batch_norm(ir)?)? } else { ir };
     let ir = layout::choose(ir)?;
     let ir = elementwise::group(ir, fuse)?;

@@ -57,7 +57,8 @@ impl GradientSlot {
 pub(crate) struct Node {
     pub source: Source,
     pub outputs: Metas,
-    pub device: Device,
+    /// None for what is made of plain numbers alone: it goes wherever it is needed.
+    pub device: Option<Device>,
     pub requires_grad: bool,
     pub place: Place,
     /// Set when `backward` was called on it: its graph may be used once.
@@ -81,7 +82,7 @@ impl Node {
         source: Source,
         inputs: Inputs,
         outputs: Metas,
-        device: Device,
+        device: Option<Device>,
         requires_grad: bool,
         place: Place,
     ) -> Arc<Self> {
@@ -97,13 +98,13 @@ impl Node {
         value: Arc<Storage>,
     ) -> Arc<Self> {
         let state = State { inputs: Inputs::new(), values: SmallVec::from_elem(Some(value), 1), cut: false };
-        Self::with_state(source, SmallVec::from_elem(meta, 1), device, requires_grad, Place::default(), state)
+        Self::with_state(source, SmallVec::from_elem(meta, 1), Some(device), requires_grad, Place::default(), state)
     }
 
     fn with_state(
         source: Source,
         outputs: Metas,
-        device: Device,
+        device: Option<Device>,
         requires_grad: bool,
         place: Place,
         state: State,

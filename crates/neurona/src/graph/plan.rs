@@ -3,13 +3,14 @@
 use super::ir::{Ir, Kind, Leaf, Operand, Value};
 use super::node::Source;
 use super::walk::{Trace, Words};
-use crate::Result;
 use crate::cpu::kernel::{Buf, Kernel};
 use crate::cpu::pace::Pace;
 use crate::cpu::storage::Storage;
+use crate::cuda;
 use crate::error::Place;
 use crate::ops::{Op, Run};
-use crate::tensor::{DType, Number};
+use crate::tensor::{DType, Device, Number};
+use crate::{Error, Result};
 use smallvec::SmallVec;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -33,12 +34,66 @@ pub(crate) enum Home {
 
 /// A kernel with the addresses it works on, as ranges of the plan's table.
 pub(crate) struct Step {
-    pub kernel: Box<dyn Kernel>,
+    pub kernel: Machine,
     pub phases: Vec<usize>,
     pub inputs: std::ops::Range<usize>,
     pub outputs: std::ops::Range<usize>,
     pub workspace: usize,
     pub about: About,
+}
+
+/// The code of a step, for the one device of its plan.
+pub(crate) enum Machine {
+    Cpu(Box<dyn Kernel>),
+    Cuda(Box<dyn cuda::kernel::Kernel>),
+}
+
+impl Machine {
+    fn new(op: &Op, inputs: &[Operand], outputs: &[Operand], device: Device) -> Result<Machine> {
+        Ok(match device {
+            Device::Cpu => Machine::Cpu(op.cpu(inputs, outputs)?),
+            // A step without results would launch nothing; kernels need not care.
+            Device::Cuda(_) if outputs.iter().all(|o| o.meta.shape.numel() == 0) => {
+                Machine::Cuda(Box::new(cuda::kernel::Launches::default()))
+            }
+            Device::Cuda(index) => Machine::Cuda(op.cuda(inputs, outputs, cuda::Gpu::get(index)?)?),
+        })
+    }
+
+    fn phases(&self) -> Vec<usize> {
+        match self {
+            Machine::Cpu(kernel) => kernel.phases(),
+            Machine::Cuda(_) => Vec::new(),
+        }
+    }
+
+    fn workspace(&self) -> usize {
+        match self {
+            Machine::Cpu(kernel) => kernel.workspace(),
+            Machine::Cuda(kernel) => kernel.workspace(),
+        }
+    }
+
+    fn scratch(&self) -> usize {
+        match self {
+            Machine::Cpu(kernel) => kernel.scratch(),
+            Machine::Cuda(_) => 0,
+        }
+    }
+
+    pub fn flops(&self) -> u64 {
+        match self {
+            Machine::Cpu(kernel) => kernel.flops(),
+            Machine::Cuda(kernel) => kernel.flops(),
+        }
+    }
+
+    pub fn cuda(&self) -> Result<&dyn cuda::kernel::Kernel> {
+        match self {
+            Machine::Cuda(kernel) => Ok(kernel.as_ref()),
+            Machine::Cpu(_) => Err(Error::op("plan", "was made for CPU cores")),
+        }
+    }
 }
 
 /// What the debug output says of a step.
@@ -94,9 +149,12 @@ pub(crate) struct Plan {
     pub arena: usize,
     pub scratch: usize,
     pub pace: Pace,
+    /// What the plan keeps on a GPU.
+    pub resident: Option<Box<cuda::runner::Resident>>,
 }
 
-const ALIGN: usize = 64;
+/// Cache lines of CPU cores are 64 bytes; a GPU's widest loads, and its copy engine, want 128; its vendor's libraries 256.
+const ALIGN: usize = 256;
 
 fn aligned(bytes: usize) -> usize {
     bytes.max(1).div_ceil(ALIGN) * ALIGN
@@ -104,7 +162,7 @@ fn aligned(bytes: usize) -> usize {
 
 impl Plan {
     /// Chooses kernels and places every value.
-    pub fn new(ir: &Ir, trace: &Trace, walk: u32) -> Result<Plan> {
+    pub fn new(ir: &Ir, trace: &Trace, walk: u32, device: Device) -> Result<Plan> {
         let mut plan = Plan {
             words: trace.words.clone(),
             steps: Vec::new(),
@@ -122,6 +180,7 @@ impl Plan {
             arena: 0,
             scratch: 0,
             pace: Pace::default(),
+            resident: None,
         };
         let mut homes: HashMap<Value, Home> = HashMap::new();
         plan.place_leaves(ir, trace, &mut homes);
@@ -135,7 +194,7 @@ impl Plan {
             let inputs: Vec<Operand> = node.inputs.iter().map(|v| ir.operand(*v)).collect();
             let outputs: Vec<Operand> =
                 (0..node.outputs.len()).map(|out| ir.operand(Value { node: index, out })).collect();
-            let kernel = op.cpu(&inputs, &outputs).map_err(|e| e.at(node.place.clone()))?;
+            let kernel = Machine::new(op, &inputs, &outputs, device).map_err(|e| e.at(node.place.clone()))?;
             let step = plan.steps.len();
             let first = plan.entries.len();
             for v in &node.inputs {

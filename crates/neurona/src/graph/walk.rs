@@ -255,11 +255,8 @@ impl Trace {
     pub fn device(&self) -> Result<Device> {
         let mut device = None;
         for node in &self.nodes {
-            // Plain numbers go wherever they are needed.
-            if matches!(node.source, Source::Numbers(_)) {
-                continue;
-            }
-            if *device.get_or_insert(node.device) != node.device {
+            let Some(own) = node.device else { continue };
+            if *device.get_or_insert(own) != own {
                 return Err(Error::op(node.name(), "operands are on different devices; move them with `to`")
                     .at(node.place.clone()));
             }

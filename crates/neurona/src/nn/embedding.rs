@@ -46,7 +46,7 @@ impl Embedding {
         if padding_idx >= count {
             return Err(weight.error("embedding", format!("there is no vector {padding_idx} of {count}")));
         }
-        let padding = Tensor::arange(count)?.eq_scalar(padding_idx as i64)?.unsqueeze(1)?;
+        let padding = Tensor::arange(count)?.to(weight.device())?.eq_scalar(padding_idx as i64)?.unsqueeze(1)?;
         self.weight.set(&padding.where_(&Tensor::zeros((), weight.dtype())?, &weight)?)?;
         self.padding_idx = Some(padding_idx);
         Ok(self)

@@ -2,7 +2,7 @@
 
 use super::{Buffer, LoadReport, Mode, ModulePath, Parameter, StateDict, state};
 use crate::io::{self, safetensors};
-use crate::{Result, Tensor};
+use crate::{Device, Error, Result, Tensor};
 use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
@@ -72,6 +72,31 @@ pub trait Module {
     /// Puts every layer in evaluation mode.
     fn eval(&self) {
         set_mode(self, false);
+    }
+
+    /// Moves every parameter, its gradient and every buffer to a device: `net.to("cuda")?`. Optimizers' state follows
+    /// with the next step.
+    ///
+    /// ```
+    /// use neurona::{Device, nn::{Linear, Module}};
+    /// let net = Linear::new(2, 1)?;
+    /// net.to("cpu")?;
+    /// assert_eq!(net.weight.get()?.device(), Device::Cpu);
+    /// # Ok::<(), neurona::Error>(())
+    /// ```
+    fn to<D: TryInto<Device>>(&self, device: D) -> Result<()>
+    where
+        Self: Sized,
+        D::Error: Into<Error>,
+    {
+        self.to_device(device.try_into().map_err(Into::into)?)
+    }
+
+    /// The same for modules whose type is not known.
+    fn to_device(&self, device: Device) -> Result<()> {
+        let device = device.available()?;
+        self.named_parameters().iter().try_for_each(|(_, p)| p.cell().to(device))?;
+        self.named_buffers().iter().try_for_each(|(_, b)| b.cell().to(device))
     }
 
     /// Forgets all gradients.

@@ -5,6 +5,7 @@
 //! [`Tensor`] with a doc example, and its tests; then add one line to the table below.
 
 use crate::cpu::kernel::Kernel;
+use crate::cuda::{self, Gpu};
 use crate::graph::ir::Operand;
 use crate::graph::node::Metas;
 use crate::tensor::{DType, Meta, Tensor};
@@ -51,6 +52,11 @@ pub(crate) trait Operation: Debug {
     /// The kernel for CPU cores.
     fn cpu(&self, _inputs: &[Operand], _outputs: &[Operand]) -> Result<Box<dyn Kernel>> {
         Err(Error::op(self.name(), "has no kernel for CPU cores"))
+    }
+
+    /// The kernel for a GPU.
+    fn cuda(&self, _inputs: &[Operand], _outputs: &[Operand], _gpu: &Gpu) -> Result<Box<dyn cuda::kernel::Kernel>> {
+        Err(Error::op(self.name(), "has no kernel for GPUs"))
     }
 
     /// Products that are summed up, for summaries: what people count when they compare networks.

@@ -67,8 +67,11 @@ impl Slots {
     pub fn state(&mut self, i: usize, count: usize) -> Result<&[Cell]> {
         while self.state[i].len() < count {
             let value = self.parameters[i].get()?;
-            self.state[i].push(Cell::zeros(value.meta().clone(), value.device()));
+            self.state[i].push(Cell::zeros(value.meta().clone(), value.device())?);
         }
+        // The model may have been moved since.
+        let device = self.parameters[i].get()?.device();
+        self.state[i].iter().try_for_each(|cell| cell.to(device))?;
         Ok(&self.state[i])
     }
 

@@ -1,6 +1,6 @@
 //! Making tensors.
 
-use super::{DType, Device, Element, Meta, Number, Shape, Tensor, with_storage_type};
+use super::{DType, Element, Meta, Number, Shape, Tensor, with_storage_type};
 use crate::cpu::kernel::Plain;
 use crate::cpu::storage::Storage;
 use crate::graph::node::{Inputs, Node, Source};
@@ -41,7 +41,8 @@ impl Tensor {
     }
 
     pub(crate) fn of_storage(meta: Meta, storage: Arc<Storage>) -> Tensor {
-        Tensor { node: Node::with_value(Source::Data, meta, Device::Cpu, false, storage), out: 0 }
+        let device = storage.device();
+        Tensor { node: Node::with_value(Source::Data, meta, device, false, storage), out: 0 }
     }
 
     /// A tensor whose elements `fill` writes where they will stay, and what `fill` gives; no tensor when it fails.
@@ -60,7 +61,7 @@ impl Tensor {
     pub(crate) fn numbers(values: impl IntoIterator<Item = Number>, meta: Meta) -> Tensor {
         let values: SmallVec<[Number; 2]> = values.into_iter().collect();
         let outputs = SmallVec::from_elem(meta, 1);
-        let node = Node::new(Source::Numbers(values), Inputs::new(), outputs, Device::Cpu, false, super::here());
+        let node = Node::new(Source::Numbers(values), Inputs::new(), outputs, None, false, super::here());
         Tensor { node, out: 0 }
     }
 

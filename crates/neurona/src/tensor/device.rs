@@ -9,8 +9,8 @@ use std::str::FromStr;
 /// ```
 /// use neurona::Device;
 /// assert_eq!("cpu".parse::<Device>().unwrap(), Device::cpu());
-/// let error = "cuda:7".parse::<Device>().and_then(|d| d.available()).unwrap_err().to_string();
-/// assert!(error.contains("'cuda:7' is not available; available: cpu"), "{error}");
+/// let error = "cuda:63".parse::<Device>().and_then(|d| d.available()).unwrap_err().to_string();
+/// assert!(error.contains("'cuda:63' is not available; available: cpu"), "{error}");
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum Device {
@@ -19,6 +19,21 @@ pub enum Device {
     Cpu,
     /// An NVIDIA GPU by its number.
     Cuda(usize),
+}
+
+/// What is known of a GPU.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GpuInfo {
+    /// As the driver calls it.
+    pub name: String,
+    /// Compute capability: (9, 0) is Hopper.
+    pub capability: (u32, u32),
+    /// How many of its blocks run at once.
+    pub multiprocessors: usize,
+    /// Bytes of memory that nobody uses.
+    pub free: usize,
+    /// Bytes of memory.
+    pub total: usize,
 }
 
 impl Device {
@@ -34,7 +49,29 @@ impl Device {
 
     /// The devices of this machine that this build can run on.
     pub fn all() -> Vec<Device> {
-        vec![Device::Cpu]
+        std::iter::once(Device::Cpu).chain((0..crate::cuda::driver::count()).map(Device::Cuda)).collect()
+    }
+
+    /// The name and memory of a GPU (free and total bytes); None for the CPU.
+    pub fn gpu(self) -> Result<Option<GpuInfo>> {
+        let Device::Cuda(index) = self else { return Ok(None) };
+        let gpu = crate::cuda::Gpu::get(index)?;
+        let (free, total) = gpu.memory()?;
+        Ok(Some(GpuInfo {
+            name: gpu.name.clone(),
+            capability: gpu.capability,
+            multiprocessors: gpu.multiprocessors,
+            free,
+            total,
+        }))
+    }
+
+    /// Waits until all work given to the device has ended; the CPU has none pending.
+    pub fn synchronize(self) -> Result<()> {
+        match self {
+            Device::Cpu => Ok(()),
+            Device::Cuda(index) => crate::cuda::Gpu::get(index)?.synchronize(),
+        }
     }
 
     /// This device, or an error that lists those that are there.

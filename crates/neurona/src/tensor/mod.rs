@@ -8,7 +8,7 @@ mod print;
 pub mod random;
 mod shape;
 
-pub use device::Device;
+pub use device::{Device, GpuInfo};
 pub(crate) use dtype::with_storage_type;
 pub use dtype::{DType, Element, Number};
 pub use random::manual_seed;
@@ -121,8 +121,12 @@ impl Tensor {
             Err(e) => return Err(e.at(place)),
         };
         let requires_grad = GRAD.get() && inputs.iter().any(|t| t.node.requires_grad);
-        let device =
-            inputs.iter().find(|t| !matches!(t.node.source, Source::Numbers(_))).map_or(Device::Cpu, |t| t.device());
+        let device = inputs.iter().find_map(|t| t.node.device);
+        if let Some(stray) = inputs.iter().find(|t| t.node.device.is_some() && t.node.device != device) {
+            let (one, other) = (device.unwrap_or_default(), stray.device());
+            let problem = format!("operands are on {one} and on {other}; move one with `to`");
+            return Err(Error::op(op.name(), problem).at(place));
+        }
         let inputs: Inputs = inputs.iter().map(|t| (*t).clone()).collect();
         let count = outputs.len();
         let node = Node::new(Source::Op(op), inputs, outputs, device, requires_grad, place);
@@ -183,7 +187,7 @@ impl Tensor {
 
     /// Where it lives.
     pub fn device(&self) -> Device {
-        self.node.device
+        self.node.device.unwrap_or_default()
     }
 
     /// The elements in row-major order, converted to `T`; computes the tensor when that has not happened yet.
@@ -231,15 +235,27 @@ impl Tensor {
         if dtype == self.dtype() { Ok(self.clone()) } else { Tensor::apply(Cast { to: dtype }, &[self]) }
     }
 
-    /// The same values on another device (`Device::Cpu`, `"cuda:0"`); computes the tensor first.
+    /// The same values on another device (`Device::cuda(0)`, `"cuda"`, `"cpu"`); computes the tensor first. The copy
+    /// is apart from the graph: gradients do not flow through it.
+    ///
+    /// ```
+    /// use neurona::{Device, Tensor};
+    /// let device = Device::all().pop().unwrap_or_default();   // a GPU where there is one
+    /// let y = Tensor::from([1.0f32, 2.0]).to(device)?.exp()?.to("cpu")?;
+    /// assert_eq!(y.device(), Device::Cpu);
+    /// # Ok::<(), neurona::Error>(())
+    /// ```
     #[track_caller]
     pub fn to(&self, device: impl TryInto<Device, Error = impl Into<Error>>) -> Result<Tensor> {
         let device = device.try_into().map_err(Into::into)?.available()?;
-        if device == self.device() {
+        if self.node.device == Some(device) {
             return Ok(self.clone());
         }
-        engine::value(self)?;
-        Ok(self.clone())
+        let place = here();
+        let storage = engine::stored(self).map_err(|e| e.at(place))?;
+        let storage =
+            if storage.device() == device { storage } else { storage.moved_to(device, self.meta().bytes())? };
+        Ok(Tensor::of_storage(self.meta().clone(), storage))
     }
 
     /// The same value, apart from the graph that computed it: no gradient flows through it.
@@ -265,7 +281,7 @@ impl Tensor {
             return Err(self.error("requires_grad", "only floating-point tensors have gradients"));
         }
         let source = Source::Variable(Arc::default());
-        let node = Node::with_value(source, self.meta().clone(), self.device(), true, engine::value(self)?);
+        let node = Node::with_value(source, self.meta().clone(), self.device(), true, engine::stored(self)?);
         Ok(Tensor { node, out: 0 })
     }
 

@@ -4,11 +4,22 @@
 #![allow(dead_code)] // every test binary uses its own part of this
 
 use half::{bf16, f16};
-use neurona::{DType, Element, Number, Result, Shape, Tensor};
+use neurona::{DType, Device, Element, Number, Result, Shape, Tensor};
 use safetensors::{Dtype, SafeTensors, tensor::TensorView};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Once;
+
+/// The GPU that tests run on; without one it says so once, and they skip themselves.
+pub fn gpu() -> Option<Device> {
+    static SAID: Once = Once::new();
+    let gpu = Device::all().into_iter().find(|device| *device != Device::Cpu);
+    if gpu.is_none() {
+        SAID.call_once(|| eprintln!("no GPU here: tests on CUDA are skipped"));
+    }
+    gpu
+}
 
 /// One case of a vector file.
 pub struct Case {
@@ -66,6 +77,14 @@ fn tensor(view: &TensorView<'_>) -> Tensor {
 }
 
 impl Case {
+    /// The case with its tensors on a device.
+    pub fn on(mut self, device: Device) -> Result<Case> {
+        for tensor in self.tensors.values_mut() {
+            *tensor = tensor.to(device)?;
+        }
+        Ok(self)
+    }
+
     /// The tensor of a role, where the case has one.
     pub fn get(&self, role: &str) -> Option<&Tensor> {
         self.tensors.get(role)

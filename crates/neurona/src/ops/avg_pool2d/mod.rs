@@ -121,8 +121,8 @@ impl Tensor {
             let kernel = [h / oh, w / ow];
             return self.avg_pool2d(PoolOptions { kernel, stride: kernel, ..PoolOptions::square(1) });
         }
-        let down = bins(h, oh)?.to_dtype(self.dtype())?;
-        let across = bins(w, ow)?.to_dtype(self.dtype())?;
+        let down = bins(h, oh)?.to_dtype(self.dtype())?.to(self.device())?;
+        let across = bins(w, ow)?.to_dtype(self.dtype())?.to(self.device())?;
         down.matmul(&self.matmul(&across.t()?)?)
     }
 }

@@ -29,7 +29,7 @@ impl Tensor {
         }
         let (classes, zero) = (self.shape()[1], Tensor::zeros((), self.dtype())?);
         let weight = weight.map(|w| self.weight_of_classes(op, w)).transpose()?;
-        let chosen = target.unsqueeze(1)?.eq(&Tensor::arange(classes)?)?;
+        let chosen = target.unsqueeze(1)?.eq(&Tensor::arange(classes)?.to(self.device())?)?;
         // The sum over a row in which all but one element are 0.
         let pick = |from: &Tensor| chosen.where_(from, &zero)?.sum_dims(&[1], false);
         let own = weight.as_ref().map(pick).transpose()?;
@@ -88,6 +88,6 @@ impl Tensor {
             let operands = [("input", self.meta()), ("weight", weight.meta())];
             return Err(Error::operands(op, "needs one floating-point weight a class", &operands).at(here()));
         }
-        weight.to_dtype(self.dtype())
+        weight.to_dtype(self.dtype())?.to(self.device())
     }
 }

@@ -1,0 +1,28 @@
+//! Runs plans on NVIDIA GPUs. The driver, the compiler and the vendor's libraries are loaded when they are first
+//! needed: the same binary runs on machines that have none of them.
+
+mod capture;
+mod compiler;
+pub(crate) mod driver;
+pub(crate) mod gpu;
+pub(crate) mod kernel;
+pub(crate) mod memory;
+pub(crate) mod runner;
+pub(crate) mod transfer;
+
+pub(crate) use compiler::Source;
+pub(crate) use gpu::Gpu;
+
+use crate::tensor::DType;
+
+/// The type of an element in kernels.
+pub(crate) fn cuda_type(dtype: DType) -> &'static str {
+    match dtype {
+        DType::Bool | DType::U8 => "u8",
+        DType::I64 => "i64",
+        DType::F16 => "f16",
+        DType::BF16 => "bf16",
+        DType::F32 => "float",
+        DType::F64 => "double",
+    }
+}
