@@ -19,10 +19,10 @@ const THREADS: usize = 256;
 /// The kernel of a program whose ops are called `name`.
 pub(crate) fn kernel(program: &Program, name: &str, gpu: &Gpu) -> Result<Box<dyn Kernel>> {
     if program.numel() == 0 {
-        return Ok(Box::new(Launches { workspace: 0, launches: vec![] }));
+        return Ok(Box::new(Launches::default()));
     }
     let generated = generate(program, name);
-    let source = Source { name: "elementwise.cu", text: Cow::Owned(generated.text) };
+    let source = Source { name: Cow::Borrowed("elementwise.cu"), text: Cow::Owned(generated.text) };
     let function = gpu.function(&source, &generated.name, &[])?;
     let blocks = program.numel().div_ceil(generated.vector * THREADS);
     // Enough blocks that the last to finish are a small part; beyond that threads take several vectors each.
@@ -31,8 +31,8 @@ pub(crate) fn kernel(program: &Program, name: &str, gpu: &Gpu) -> Result<Box<dyn
     arguments.extend((0..program.results.len()).map(Argument::Output));
     arguments.push(Argument::I64(program.numel() as i64));
     arguments.extend(generated.walk.map(Argument::Bytes));
-    let grid = Grid { blocks: [blocks as u32, 1, 1], threads: [THREADS as u32, 1, 1], shared: 0 };
-    Ok(Box::new(Launches { workspace: 0, launches: vec![Launch { function, grid, arguments }] }))
+    let grid = Grid::line(blocks, THREADS as u32);
+    Ok(Box::new(Launches { launches: vec![Launch { function, grid, arguments }], ..Launches::default() }))
 }
 
 /// A kernel's source and what its launch needs.
@@ -167,7 +167,10 @@ impl Text<'_> {
         for (i, operand) in self.operands(|r| r == Read::Scalar) {
             writeln!(t, "    const {} s{i} = widen(*x{i});", compute_type(operand.dtype))?;
         }
-        writeln!(t, "    for (u64 at = (u64)first_element() * {vector}; at < count; at += (u64)element_stride() * {vector}) {{")?;
+        writeln!(
+            t,
+            "    for (u64 at = (u64)first_element() * {vector}; at < count; at += (u64)element_stride() * {vector}) {{"
+        )?;
         for (i, _) in self.operands(|r| r == Read::Full) {
             writeln!(t, "        const auto v{i} = load<{vector}>(x{i}, at, count);")?;
         }
@@ -187,7 +190,10 @@ impl Text<'_> {
         Ok(text)
     }
 
-    fn operands(&self, which: impl Fn(Read) -> bool) -> impl Iterator<Item = (usize, &crate::cpu::elementwise::Operand)> {
+    fn operands(
+        &self,
+        which: impl Fn(Read) -> bool,
+    ) -> impl Iterator<Item = (usize, &crate::cpu::elementwise::Operand)> {
         self.program.operands.iter().enumerate().filter(move |(i, _)| which(self.reads[*i]))
     }
 
@@ -235,7 +241,10 @@ impl Text<'_> {
                 }
                 _ => {
                     let stride = format!("walk.strides[{n}][{last}]");
-                    writeln!(t, "            for (int k = 0; k < {vector}; k++) v{i}.at[k] = x{i}[{place} + k * {stride}];")?;
+                    writeln!(
+                        t,
+                        "            for (int k = 0; k < {vector}; k++) v{i}.at[k] = x{i}[{place} + k * {stride}];"
+                    )?;
                 }
             }
         }

@@ -4,7 +4,9 @@
 mod capture;
 mod compiler;
 pub(crate) mod driver;
+pub(crate) mod elementwise;
 pub(crate) mod gpu;
+pub(crate) mod index;
 pub(crate) mod kernel;
 pub(crate) mod memory;
 pub(crate) mod runner;

@@ -255,6 +255,7 @@ pub(crate) mod leaky_relu;
 mod logical;
 pub(crate) mod matmul;
 pub(crate) mod max_pool2d;
+pub(crate) mod movement;
 mod norm;
 pub(crate) mod pad;
 pub(crate) mod permute;

@@ -3,10 +3,7 @@
 #include "index.cuh"
 #include "vector.cuh"
 
-// Products that no addition is merged into: chains give the numbers that the ops one by one give, and a·b − a·b is 0.
-__device__ __forceinline__ float product(float a, float b) { return __fmul_rn(a, b); }
-__device__ __forceinline__ double product(double a, double b) { return __dmul_rn(a, b); }
-// Whole numbers wrap around; only unsigned ones may in C++.
+// Products of whole numbers wrap around; only unsigned ones may in C++.
 __device__ __forceinline__ i64 product(i64 a, i64 b) { return (i64)((u64)a * (u64)b); }
 __device__ __forceinline__ u8 product(u8 a, u8 b) { return (u8)(a * b); }
 

@@ -14,7 +14,7 @@ pub(super) fn dropout(x: &Meta, gpu: &Gpu) -> Result<Box<dyn Kernel>> {
         return Ok(Box::new(Launches::default()));
     }
     let launch = Launch {
-        function: gpu.function(&SOURCE, "dropout", &[("T", cuda_type(x.dtype).into())])?,
+        function: gpu.function(&SOURCE, "dropout", &[("ELEMENT", cuda_type(x.dtype).into())])?,
         grid: Grid::over(count.div_ceil(16 / x.dtype.size())),
         arguments: vec![
             Argument::Input(0),

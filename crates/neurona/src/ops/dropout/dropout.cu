@@ -2,9 +2,11 @@
 // are dropped as on CPU cores.
 #include "vector.cuh"
 
-#ifndef T
-#define T float
+#ifndef ELEMENT
+#define ELEMENT float
 #endif
+
+typedef ELEMENT T;
 
 // The finaliser of splitmix64.
 __device__ __forceinline__ u64 mix(u64 x) {

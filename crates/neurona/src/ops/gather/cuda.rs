@@ -35,7 +35,7 @@ pub(super) fn scatter_add(
         ("scatter_add", Grid::over(dx.numel()))
     };
     let launch = Launch {
-        function: gpu.function(&SOURCE, name, &[("T", cuda_type(dtype).into())])?,
+        function: gpu.function(&SOURCE, name, &[("ELEMENT", cuda_type(dtype).into())])?,
         grid,
         arguments: vec![Argument::Input(0), Argument::Input(1), Argument::Output(0), Argument::Bytes(sizes)],
     };

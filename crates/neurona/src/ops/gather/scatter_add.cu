@@ -2,9 +2,11 @@
 // through all places for its own, so that no two runs differ in a bit.
 #include "prelude.cuh"
 
-#ifndef T
-#define T float
+#ifndef ELEMENT
+#define ELEMENT float
 #endif
+
+typedef ELEMENT T;
 
 #define WARPS 8
 // Elements of a line that one lane sums: the more, the less often the places are looked through.

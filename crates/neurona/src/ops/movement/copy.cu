@@ -10,10 +10,11 @@
 #define RANK 2
 #endif
 // u32, or u64 for tensors of 2^31 elements and more.
-#ifndef I
-#define I u32
+#ifndef INDEX
+#define INDEX u32
 #endif
 
+typedef INDEX I;
 typedef Bytes<BYTES> E;
 
 struct View {

@@ -167,7 +167,7 @@ impl Strided {
     }
 
     fn macros(&self, rank: usize, numbers: &Numbers) -> [(&'static str, String); 3] {
-        [("BYTES", self.bytes.to_string()), ("RANK", rank.to_string()), ("I", numbers.cuda_type().into())]
+        [("BYTES", self.bytes.to_string()), ("RANK", rank.to_string()), ("INDEX", numbers.cuda_type().into())]
     }
 
     /// A step that is this copy alone.
@@ -193,7 +193,14 @@ pub(crate) enum Origin {
 }
 
 /// A step that takes elements of operand 0 from other places of dimension `dim`.
-pub(crate) fn places(dtype: DType, x: &Shape, y: &Shape, dim: usize, from: Origin, gpu: &Gpu) -> Result<Box<dyn Kernel>> {
+pub(crate) fn places(
+    dtype: DType,
+    x: &Shape,
+    y: &Shape,
+    dim: usize,
+    from: Origin,
+    gpu: &Gpu,
+) -> Result<Box<dyn Kernel>> {
     let total = y.numel();
     if total == 0 {
         return Ok(Box::new(Launches::default()));
@@ -217,7 +224,7 @@ pub(crate) fn places(dtype: DType, x: &Shape, y: &Shape, dim: usize, from: Origi
     [y[dim], inner / wide, step].into_iter().for_each(|size| line.divisor(size));
     let named = matches!(from, Origin::Lines | Origin::Each);
     let missing = if named { not_a_number(dtype) } else { 0 };
-    let macros = [("MODE", mode.into()), ("BYTES", bytes.to_string()), ("I", line.cuda_type().into())];
+    let macros = [("MODE", mode.into()), ("BYTES", bytes.to_string()), ("INDEX", line.cuda_type().into())];
     let launch = Launch {
         function: gpu.function(&PLACES, "places", &macros)?,
         grid: Grid::over(total / wide),

@@ -14,10 +14,11 @@
 #ifndef BYTES
 #define BYTES 4
 #endif
-#ifndef I
-#define I u32
+#ifndef INDEX
+#define INDEX u32
 #endif
 
+typedef INDEX I;
 typedef Bytes<BYTES> E;
 
 // y is [outer, count, inner], x is [outer, size, inner].

@@ -9,13 +9,14 @@
 #ifndef RANK
 #define RANK 1
 #endif
-#ifndef I
-#define I u32
+#ifndef INDEX
+#define INDEX u32
 #endif
 
 #define SIDE 32
 #define ROWS 8
 
+typedef INDEX I;
 typedef Bytes<BYTES> E;
 
 // Rows are neighbours in x, columns in y.

@@ -84,10 +84,10 @@ pub(super) fn pad(
     let numbers = frame.numbers(total, frame.padded());
     let macros = [
         ("FILL", fill_name(fill)),
-        ("ELEMENT", dtype.size().to_string()),
+        ("ELEMENT_BYTES", dtype.size().to_string()),
         ("BYTES", (dtype.size() * wide).to_string()),
         ("RANK", frame.dims.len().to_string()),
-        ("I", numbers.cuda_type().into()),
+        ("INDEX", numbers.cuda_type().into()),
     ];
     let value = if fill == Fill::Constant { Argument::Input(1) } else { Argument::Null };
     let launch = Launch {
@@ -119,9 +119,9 @@ pub(super) fn pad_grad(
     let numbers = frame.numbers(total, frame.dims.iter().map(|d| d.0));
     let macros = [
         ("FILL", fill_name(fill)),
-        ("T", cuda_type(dtype).into()),
+        ("ELEMENT", cuda_type(dtype).into()),
         ("RANK", frame.dims.len().to_string()),
-        ("I", numbers.cuda_type().into()),
+        ("INDEX", numbers.cuda_type().into()),
     ];
     let launch = Launch {
         function: gpu.function(&SOURCE, "pad_grad", &macros)?,

@@ -9,24 +9,26 @@
 #define FILL CONSTANT
 #endif
 // Bytes of an element, and of what is moved at once where the last dimension has no margin.
-#ifndef ELEMENT
-#define ELEMENT 4
+#ifndef ELEMENT_BYTES
+#define ELEMENT_BYTES 4
 #endif
 #ifndef BYTES
-#define BYTES ELEMENT
+#define BYTES ELEMENT_BYTES
 #endif
 // The type whose gradients are added.
-#ifndef T
-#define T float
+#ifndef ELEMENT
+#define ELEMENT float
 #endif
 // Dimensions, neighbours without margins joined; the last is that of the tensor.
 #ifndef RANK
 #define RANK 2
 #endif
-#ifndef I
-#define I u32
+#ifndef INDEX
+#define INDEX u32
 #endif
 
+typedef INDEX I;
+typedef ELEMENT T;
 typedef Bytes<BYTES> E;
 
 struct Frame {
@@ -37,10 +39,10 @@ struct Frame {
 };
 
 // `value`: one element, what a constant margin has.
-extern "C" __global__ void pad(const E *__restrict__ x, const Bytes<ELEMENT> *__restrict__ value, E *__restrict__ y, Frame frame) {
+extern "C" __global__ void pad(const E *__restrict__ x, const Bytes<ELEMENT_BYTES> *__restrict__ value, E *__restrict__ y, Frame frame) {
     u64 pattern = 0;
 #if FILL == CONSTANT
-    for (int k = 0; k < 8; k += ELEMENT) pattern |= (u64)*value << (8 * k);
+    for (int k = 0; k < 8; k += ELEMENT_BYTES) pattern |= (u64)*value << (8 * k);
 #endif
     for (u64 e = first_element(); e < frame.total; e += element_stride()) {
         I rest = (I)e, from = 0, stride = 1;
@@ -51,14 +53,13 @@ extern "C" __global__ void pad(const E *__restrict__ x, const Bytes<ELEMENT> *__
             // Before the start it wraps around and is greater than any size.
             I place = at - frame.before[d];
             if (place >= frame.inside[d]) {
-                I last = frame.inside[d] - 1;
-                bool start = at < frame.before[d];
 #if FILL == CONSTANT
                 there = false;
-#elif FILL == REFLECT
-                place = start ? frame.before[d] - at : last - (place - last);
 #else
-                place = start ? 0 : last;
+                I last = frame.inside[d] - 1;
+                bool start = at < frame.before[d];
+                if (FILL == REFLECT) place = start ? frame.before[d] - at : last - (place - last);
+                else place = start ? 0 : last;
 #endif
             }
             from += place * stride;
