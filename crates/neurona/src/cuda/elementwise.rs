@@ -163,7 +163,7 @@ impl Text<'_> {
         for (k, r) in program.results.iter().enumerate() {
             write!(t, "{} *__restrict__ y{k}, ", cuda_type(program.dtype(*r)))?;
         }
-        writeln!(t, "i64 count{}) {{", if broadcast { ", Walk walk" } else { "" })?;
+        writeln!(t, "u64 count{}) {{", if broadcast { ", Walk walk" } else { "" })?;
         for (i, operand) in self.operands(|r| r == Read::Scalar) {
             writeln!(t, "    const {} s{i} = widen(*x{i});", compute_type(operand.dtype))?;
         }
@@ -217,10 +217,13 @@ impl Text<'_> {
             // Behind the last element there is no position: the last stands in.
             writeln!(t, "            {index} rest = ({index})(at + k < count ? at + k : count - 1);")?;
         }
-        for d in (0..=last).rev() {
+        let used = |d: usize| strided().any(|(_, n)| self.walk.strides[n][d] != 0);
+        let first = (0..=last).find(|d| used(*d)).unwrap_or(last);
+        for d in (first..=last).rev() {
             match d {
                 0 => writeln!(t, "            const {} d0 = rest;", self.index)?,
-                _ => writeln!(t, "            const {} d{d} = digit(rest, walk.sizes[{d}]);", self.index)?,
+                _ if used(d) => writeln!(t, "            const {} d{d} = digit(rest, walk.sizes[{d}]);", self.index)?,
+                _ => writeln!(t, "            digit(rest, walk.sizes[{d}]);")?,
             }
         }
         for (i, n) in strided() {

@@ -23,13 +23,13 @@ template <class I> __device__ __forceinline__ I digit(I &n, const Divisor<I> &by
 }
 
 // Plain bytes of the size of an element, or of several: what kernels copy that only move.
-template <int BYTES> struct BytesOf;
+template <int size> struct BytesOf;
 template <> struct BytesOf<1> { typedef u8 type; };
 template <> struct BytesOf<2> { typedef unsigned short type; };
 template <> struct BytesOf<4> { typedef u32 type; };
 template <> struct BytesOf<8> { typedef u64 type; };
 template <> struct BytesOf<16> { typedef Pack<u64> type; };
-template <int BYTES> using Bytes = typename BytesOf<BYTES>::type;
+template <int size> using Bytes = typename BytesOf<size>::type;
 
 // `pattern` holds 8 bytes of a repeated element.
 template <class E> __device__ __forceinline__ E repeated(u64 pattern) { return (E)pattern; }

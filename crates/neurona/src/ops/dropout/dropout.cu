@@ -19,7 +19,7 @@ __device__ __forceinline__ u64 mix(u64 x) {
 // From 0 to 1, with the 24 bits that a float can hold.
 __device__ __forceinline__ float unit(u64 bits) { return (float)(u32)(bits >> 40) * (1.0f / (1u << 24)); }
 
-extern "C" __global__ void dropout(const T *__restrict__ x, const u64 *__restrict__ key, const double *__restrict__ probability, T *__restrict__ y, i64 count) {
+extern "C" __global__ void dropout(const T *__restrict__ x, const u64 *__restrict__ key, const double *__restrict__ probability, T *__restrict__ y, u64 count) {
     constexpr int N = 16 / sizeof(T);
     const u64 start = *key;
     const double p = *probability;
