@@ -2,6 +2,7 @@
 //! needed: the same binary runs on machines that have none of them.
 
 mod capture;
+pub(crate) mod choice;
 mod compiler;
 pub(crate) mod driver;
 pub(crate) mod elementwise;

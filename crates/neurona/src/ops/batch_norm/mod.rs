@@ -74,7 +74,8 @@ fn check(x: &Meta, per_channel: &[(&'static str, &Meta)]) -> Result<(usize, usiz
         if m.shape[..] != [c] {
             return Err(wrong(format!("input has {c} channels but {role} has {} elements", m.shape.numel())));
         }
-        if m.dtype != x.dtype {
+        // In mixed precision images have 16 bits, and what belongs to a channel is f32.
+        if m.dtype != x.dtype && !(x.dtype.compute() != x.dtype && m.dtype == DType::F32) {
             return Err(wrong(format!("{role} must be {}", x.dtype)));
         }
     }
@@ -99,7 +100,7 @@ impl Operation for BatchNormTrain {
             let problem = "needs more than one value per channel to train; use a larger batch, or eval()";
             return Err(Error::operands("batch_norm", problem, &[("input", x)]));
         }
-        let per_channel = Meta::new([c], x.dtype);
+        let per_channel = Meta::new([c], roles.first().map_or(x.dtype, |(_, m)| m.dtype));
         let mut metas: Metas = smallvec![x.clone(), per_channel.clone(), per_channel.clone()];
         if self.track {
             metas.extend([per_channel.clone(), per_channel, Meta::new((), DType::I64)]);
