@@ -28,8 +28,14 @@ impl Source {
 }
 
 /// What sources can include.
-const INCLUDES: &[(&str, &str)] =
-    &[("prelude.cuh", include_str!("include/prelude.cuh")), ("ptx.cuh", include_str!("include/ptx.cuh"))];
+const INCLUDES: &[(&str, &str)] = &[
+    ("elementwise.cuh", include_str!("include/elementwise.cuh")),
+    ("index.cuh", include_str!("include/index.cuh")),
+    ("prelude.cuh", include_str!("include/prelude.cuh")),
+    ("ptx.cuh", include_str!("include/ptx.cuh")),
+    ("sweep.cuh", include_str!("include/sweep.cuh")),
+    ("vector.cuh", include_str!("include/vector.cuh")),
+];
 
 /// Machine code.
 pub(super) struct Compiled {
