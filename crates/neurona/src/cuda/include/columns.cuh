@@ -2,7 +2,7 @@
 // run of rows: thread (x, y) has V neighbouring columns and every blockDim.y-th row, so that a warp reads whole lines.
 #pragma once
 #include "prelude.cuh"
-#include "vector.cuh"
+#include "group.cuh"
 
 // Threads of a block at most: two such blocks fill a multiprocessor's registers with 80 a thread.
 #define COLUMN_THREADS 384

@@ -2,7 +2,7 @@
 // where they are short. Beyond a warp one row has the whole block.
 #pragma once
 #include "prelude.cuh"
-#include "vector.cuh"
+#include "group.cuh"
 
 #ifndef LANES
 #define LANES 32
@@ -36,6 +36,6 @@ template <class A> __device__ __forceinline__ A row_max(A x) {
 }
 
 // Calls f with the start of each of this thread's vectors of a row of n elements.
-template <class F> __device__ __forceinline__ void each_vector(i64 n, F f) {
+template <class F> __device__ __forceinline__ void each_group(i64 n, F f) {
     for (i64 i = row_lane() * V; i < n; i += LANES * V) f(i);
 }

@@ -1,7 +1,7 @@
 // The geometry of pooling over images [n, h, w, c]. Window and steps are known to the compiler; each thread has V
 // neighbouring channels of one pixel.
 #pragma once
-#include "vector.cuh"
+#include "group.cuh"
 
 #ifndef WINDOW_HEIGHT
 #define WINDOW_HEIGHT 2

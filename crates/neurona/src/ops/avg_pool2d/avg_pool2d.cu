@@ -34,8 +34,8 @@ extern "C" __global__ void avg_pool2d(const T *__restrict__ x, T *__restrict__ y
         Span ys = covered(at.y, WINDOW_HEIGHT, STRIDE_DOWN, PADDING_DOWN, g.h);
         Span xs = covered(at.x, WINDOW_WIDTH, STRIDE_ACROSS, PADDING_ACROSS, g.w);
         W sum[V] = {};
-        auto load = [&](int iy, int ix) { return load_vector(x + offset(at.image, iy, ix, at.channel, g.h, g.w, g.c)); };
-        auto add = [&](const Vector<T> &cell, int, int, bool inside) {
+        auto load = [&](int iy, int ix) { return load_group(x + offset(at.image, iy, ix, at.channel, g.h, g.w, g.c)); };
+        auto add = [&](const Group<T> &cell, int, int, bool inside) {
             for (int k = 0; k < V; k++) sum[k] += inside ? widen(cell.at[k]) : 0;
         };
         each_cell<WINDOW_HEIGHT, WINDOW_WIDTH>(at.y * STRIDE_DOWN - PADDING_DOWN, at.x * STRIDE_ACROSS - PADDING_ACROSS, ys, xs, g.h, g.w,
@@ -54,8 +54,8 @@ extern "C" __global__ void avg_pool2d_gradient(const T *__restrict__ dy, T *__re
         Span ys = covering(at.y, WINDOW_HEIGHT, STRIDE_DOWN, PADDING_DOWN, g.oh);
         Span xs = covering(at.x, WINDOW_WIDTH, STRIDE_ACROSS, PADDING_ACROSS, g.ow);
         W sum[V] = {};
-        auto load = [&](int oy, int ox) { return load_vector(dy + offset(at.image, oy, ox, at.channel, g.oh, g.ow, g.c)); };
-        auto add = [&](const Vector<T> &slope, int oy, int ox, bool inside) {
+        auto load = [&](int oy, int ox) { return load_group(dy + offset(at.image, oy, ox, at.channel, g.oh, g.ow, g.c)); };
+        auto add = [&](const Group<T> &slope, int oy, int ox, bool inside) {
             W count = cells(oy, ox, g);
             for (int k = 0; k < V; k++) sum[k] += inside ? widen(slope.at[k]) / count : 0;
         };

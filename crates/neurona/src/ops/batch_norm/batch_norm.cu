@@ -45,7 +45,7 @@ __device__ __forceinline__ void join_runs(W (&all)[MOMENTS], const W *partial, i
     for (int k = 0; k < MOMENTS; k++) all[k] = 0;
     if (column < c)
         for (i64 i = runs > 1 ? threadIdx.y : 0; i < runs; i += blockDim.y) {
-            Vector<W> mean = load_vector(partial + 2 * i * c + column), square = load_vector(partial + (2 * i + 1) * c + column);
+            Group<W> mean = load_group(partial + 2 * i * c + column), square = load_group(partial + (2 * i + 1) * c + column);
             W one[MOMENTS];
             for (int k = 0; k < V; k++) one[k] = mean.at[k], one[V + k] = square.at[k];
             one[2 * V] = (W)((i + 1) * run < rows ? run : rows - i * run);
@@ -58,10 +58,10 @@ __device__ __forceinline__ void join_runs(W (&all)[MOMENTS], const W *partial, i
 }
 
 __device__ __forceinline__ void write_moments(W *partial, const W (&all)[MOMENTS], i64 at, i64 c) {
-    Vector<W> mean, square;
+    Group<W> mean, square;
     for (int k = 0; k < V; k++) mean.at[k] = all[k], square.at[k] = all[V + k];
-    store_vector(partial + 2 * at * c + strip_column(), mean);
-    store_vector(partial + (2 * at + 1) * c + strip_column(), square);
+    store_group(partial + 2 * at * c + strip_column(), mean);
+    store_group(partial + (2 * at + 1) * c + strip_column(), square);
 }
 
 // Counts the batch too: the next kernel may then read the number everywhere.
@@ -77,8 +77,8 @@ batch_norm_moments(const T *__restrict__ x, W *__restrict__ partial, const i64 *
     i64 first = own.first + threadIdx.y;
     bool some = column < c && first < own.end;
     if (some) load_wide(shift, x + first * c + column);
-    auto load = [&](i64 row) { return load_vector(x + row * c + column); };
-    auto add = [&](i64, const Vector<T> &found) {
+    auto load = [&](i64 row) { return load_group(x + row * c + column); };
+    auto add = [&](i64, const Group<T> &found) {
         W value[V];
         widen_all(value, found);
         for (int k = 0; k < V; k++) {
@@ -119,8 +119,8 @@ __device__ __forceinline__ void scale_rows(const T *x, T *y, const W (&mean)[V],
     i64 column = strip_column();
     Run own(rows, run);
     if (column >= c) return;
-    auto load = [&](i64 row) { return load_vector(x + row * c + column); };
-    each_row<4>(own, true, load, [&](i64 row, const Vector<T> &found) {
+    auto load = [&](i64 row) { return load_group(x + row * c + column); };
+    each_row<4>(own, true, load, [&](i64 row, const Group<T> &found) {
         W value[V];
         widen_all(value, found);
         for (int k = 0; k < V; k++) {

@@ -23,14 +23,14 @@ __device__ __forceinline__ void add_sums(W (&a)[2 * V], const W (&b)[2 * V]) {
 
 // What is read of one row.
 struct Found {
-    Vector<T> dy, x, y;
+    Group<T> dy, x, y;
 };
 
 __device__ __forceinline__ Found find(const T *dy, const T *x, const T *y, i64 at) {
     Found found;
-    found.dy = load_vector(dy + at);
-    if (x) found.x = load_vector(x + at);
-    if (y) found.y = load_vector(y + at);
+    found.dy = load_group(dy + at);
+    if (x) found.x = load_group(x + at);
+    if (y) found.y = load_group(y + at);
     return found;
 }
 
@@ -47,7 +47,7 @@ __device__ __forceinline__ void join_runs(W (&all)[2 * V], const W *partial, i64
     for (int k = 0; k < 2 * V; k++) all[k] = 0;
     if (column < c)
         for (i64 i = runs > 1 ? threadIdx.y : 0; i < runs; i += blockDim.y) {
-            Vector<W> even = load_vector(partial + 2 * i * c + column), along = load_vector(partial + (2 * i + 1) * c + column);
+            Group<W> even = load_group(partial + 2 * i * c + column), along = load_group(partial + (2 * i + 1) * c + column);
             for (int k = 0; k < V; k++) all[k] += even.at[k], all[V + k] += along.at[k];
         }
     if (runs > 1) {
@@ -57,10 +57,10 @@ __device__ __forceinline__ void join_runs(W (&all)[2 * V], const W *partial, i64
 }
 
 __device__ __forceinline__ void write_sums(W *partial, const W (&all)[2 * V], i64 at, i64 c) {
-    Vector<W> even, along;
+    Group<W> even, along;
     for (int k = 0; k < V; k++) even.at[k] = all[k], along.at[k] = all[V + k];
-    store_vector(partial + 2 * at * c + strip_column(), even);
-    store_vector(partial + (2 * at + 1) * c + strip_column(), along);
+    store_group(partial + 2 * at * c + strip_column(), even);
+    store_group(partial + (2 * at + 1) * c + strip_column(), along);
 }
 
 extern "C" __global__ void __launch_bounds__(COLUMN_THREADS, 2)

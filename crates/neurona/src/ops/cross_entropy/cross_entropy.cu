@@ -32,12 +32,12 @@ extern "C" __global__ void cross_entropy(const T *__restrict__ x, const i64 *__r
         i64 row = first + threadIdx.x / LANES, size = row < rows ? n : 0;
         const T *from = x + row * n;
         W top = Limits<W>::least(), total = 0, sum = 0, value[V];
-        each_vector(size, [&](i64 i) {
+        each_group(size, [&](i64 i) {
             load_wide(value, from + i);
             for (int k = 0; k < V; k++) top = larger(top, value[k]), sum += value[k];
         });
         top = row_max(top);
-        each_vector(size, [&](i64 i) {
+        each_group(size, [&](i64 i) {
             load_wide(value, from + i);
             for (int k = 0; k < V; k++) total += exp(value[k] - top);
         });
@@ -95,7 +95,7 @@ extern "C" __global__ void cross_entropy_gradient(const T *__restrict__ x, const
     i64 row = block_row(blockIdx.x), size = row < rows ? n : 0;
     x += row * n, dx += row * n;
     W top = Limits<W>::least(), value[V];
-    each_vector(size, [&](i64 i) {
+    each_group(size, [&](i64 i) {
         load_wide(value, x + i);
         for (int k = 0; k < V; k++) top = larger(top, value[k]);
     });
@@ -111,7 +111,7 @@ extern "C" __global__ void cross_entropy_gradient(const T *__restrict__ x, const
     W log_total = widen(logs[row]), even = (W)(smoothing / (double)n), hit = (W)(1 - smoothing);
     W scale = REDUCTION == 0 ? (W)widen(dloss[row]) : REDUCTION == 1 ? (W)((double)widen(*dloss) / count) : (W)widen(*dloss);
     if (target < 0 || target >= n) scale = Limits<W>::nan();
-    each_vector(size, [&](i64 i) {
+    each_group(size, [&](i64 i) {
         load_wide(value, x + i);
         for (int k = 0; k < V; k++) {
             W share = exp((value[k] - top) - log_total) - even - (i + k == target ? hit : 0);

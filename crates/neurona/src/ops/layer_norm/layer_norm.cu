@@ -21,12 +21,12 @@ extern "C" __global__ void layer_norm(const T *__restrict__ x, const P *__restri
     x += row * n, y += row * n;
     // Measured from the first element, and deviations from the mean in a pass of their own: nothing is lost far from zero.
     W first = size ? widen(x[0]) : 0, sum = 0, square = 0, value[V];
-    each_vector(size, [&](i64 i) {
+    each_group(size, [&](i64 i) {
         load_wide(value, x + i);
         for (int k = 0; k < V; k++) sum += value[k] - first;
     });
     W mean = first + row_sum(sum) / (W)n;
-    each_vector(size, [&](i64 i) {
+    each_group(size, [&](i64 i) {
         load_wide(value, x + i);
         for (int k = 0; k < V; k++) square += (value[k] - mean) * (value[k] - mean);
     });
@@ -35,7 +35,7 @@ extern "C" __global__ void layer_norm(const T *__restrict__ x, const P *__restri
         means[row] = narrow<P>((Wide<P>)mean);
         inverses[row] = narrow<P>((Wide<P>)inverse);
     }
-    each_vector(size, [&](i64 i) {
+    each_group(size, [&](i64 i) {
         load_wide(value, x + i);
         W scale[V], shift[V];
         if (weight) load_wide(scale, weight + i);
@@ -66,13 +66,13 @@ extern "C" __global__ void layer_norm_gradient(const T *__restrict__ dy, const T
             value[k] = (value[k] - mean) * inverse;
         }
     };
-    each_vector(size, [&](i64 i) {
+    each_group(size, [&](i64 i) {
         load(i);
         for (int k = 0; k < V; k++) even += slope[k], along += slope[k] * value[k];
     });
     even = row_sum(even) / (W)n;
     along = row_sum(along) / (W)n;
-    each_vector(size, [&](i64 i) {
+    each_group(size, [&](i64 i) {
         load(i);
         for (int k = 0; k < V; k++) slope[k] = inverse * (slope[k] - even - value[k] * along);
         store_narrow(dx + i, slope);

@@ -15,7 +15,7 @@ typedef PARAMETER P;
 typedef Wide<T> W;
 
 struct Found {
-    Vector<T> dy, x;
+    Group<T> dy, x;
     W mean, inverse;
 };
 
@@ -32,7 +32,7 @@ layer_norm_affine(const T *__restrict__ dy, const T *__restrict__ x, const P *__
     W all[2 * V] = {};
     auto load = [&](i64 row) {
         i64 at = row * n + column;
-        return Found{load_vector(dy + at), load_vector(x + at), widen(means[row]), widen(inverses[row])};
+        return Found{load_group(dy + at), load_group(x + at), widen(means[row]), widen(inverses[row])};
     };
     auto add = [&](i64, const Found &found) {
         for (int k = 0; k < V; k++) {

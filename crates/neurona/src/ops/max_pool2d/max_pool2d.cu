@@ -17,12 +17,12 @@ extern "C" __global__ void max_pool2d(const T *__restrict__ x, T *__restrict__ y
         Span ys = covered(at.y, WINDOW_HEIGHT, STRIDE_DOWN, PADDING_DOWN, g.h);
         Span xs = covered(at.x, WINDOW_WIDTH, STRIDE_ACROSS, PADDING_ACROSS, g.w);
         W best[V];
-        Vector<u8> place;
+        Group<u8> place;
         int corner_y = at.y * STRIDE_DOWN - PADDING_DOWN, corner_x = at.x * STRIDE_ACROSS - PADDING_ACROSS;
         int first = (ys.start - corner_y) * WINDOW_WIDTH + xs.start - corner_x;
         for (int k = 0; k < V; k++) best[k] = Limits<W>::least(), place.at[k] = first;
-        auto load = [&](int iy, int ix) { return load_vector(x + offset(at.image, iy, ix, at.channel, g.h, g.w, g.c)); };
-        auto meet = [&](const Vector<T> &cell, int iy, int ix, bool inside) {
+        auto load = [&](int iy, int ix) { return load_group(x + offset(at.image, iy, ix, at.channel, g.h, g.w, g.c)); };
+        auto meet = [&](const Group<T> &cell, int iy, int ix, bool inside) {
             int here = (iy - corner_y) * WINDOW_WIDTH + ix - corner_x;
             for (int k = 0; k < V; k++) {
                 W value = widen(cell.at[k]);
@@ -31,13 +31,13 @@ extern "C" __global__ void max_pool2d(const T *__restrict__ x, T *__restrict__ y
         };
         each_cell<WINDOW_HEIGHT, WINDOW_WIDTH>(corner_y, corner_x, ys, xs, g.h, g.w, load, meet);
         store_narrow(y + (i64)i * V, best);
-        store_vector(places + (i64)i * V, place);
+        store_group(places + (i64)i * V, place);
     }
 }
 
 struct Window {
-    Vector<T> slope;
-    Vector<u8> place;
+    Group<T> slope;
+    Group<u8> place;
 };
 
 // Every cell collects from the windows that cover it, so that no two threads write one cell.
@@ -50,7 +50,7 @@ extern "C" __global__ void max_pool2d_gradient(const T *__restrict__ dy, const u
         W sum[V] = {};
         auto load = [&](int oy, int ox) {
             i64 from = offset(at.image, oy, ox, at.channel, g.oh, g.ow, g.c);
-            return Window{load_vector(dy + from), load_vector(places + from)};
+            return Window{load_group(dy + from), load_group(places + from)};
         };
         auto add = [&](const Window &window, int oy, int ox, bool inside) {
             int here = (at.y + PADDING_DOWN - oy * STRIDE_DOWN) * WINDOW_WIDTH + at.x + PADDING_ACROSS - ox * STRIDE_ACROSS;

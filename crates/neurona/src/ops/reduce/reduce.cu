@@ -68,7 +68,7 @@ extern "C" __global__ void reduce_rows(const T *__restrict__ x, R *__restrict__ 
         x += row * mid + first;
 #pragma unroll 4
         for (i64 i = row_lane() * V; i < whole; i += LANES * V) {
-            Vector<T> vector = load_vector(x + i);
+            Group<T> vector = load_group(x + i);
             for (int k = 0; k < V; k++) total[k] = combine(total[k], (A)widen(vector.at[k]));
         }
         for (i64 i = whole + row_lane(); i < size; i += LANES) total[0] = combine(total[0], (A)widen(x[i]));
@@ -87,8 +87,8 @@ reduce_columns(const T *__restrict__ x, R *__restrict__ y, i64 outer, i64 mid, i
         A all[V];
         for (int k = 0; k < V; k++) all[k] = start();
         const T *from = x + o * mid * inner + column;
-        auto load = [&](i64 row) { return load_vector(from + row * inner); };
-        auto add = [&](i64, const Vector<T> &found) {
+        auto load = [&](i64 row) { return load_group(from + row * inner); };
+        auto add = [&](i64, const Group<T> &found) {
             for (int k = 0; k < V; k++) all[k] = combine(all[k], (A)widen(found.at[k]));
         };
         if (column < inner) each_row<4>(Run(mid, part), false, load, add);
