@@ -1,10 +1,14 @@
 //! Matrix products by cuBLASLt.
 //!
 //! cuBLASLt thinks in columns and Neurona in rows. A matrix by rows is, read by columns, its transpose; so the library
-//! is asked for yᵀ = bᵀ·aᵀ, which is y by rows, and nothing is ever rearranged.
+//! is asked for yᵀ = wᵀ·xᵀ, which is y by rows, and nothing is ever rearranged.
 
-use super::library::{Library, VendorError, functions, message, runnable, version_text};
-use super::{ALIGNMENT, Address, Found, Limits, Result};
+use super::kernel::{Operands, Plan};
+use super::library::{Library, failure, functions, message, runnable, version_text};
+use super::{ALIGNMENT, Address, FoundLibrary, Limits, PerGpu};
+use crate::Result;
+use crate::cuda::Gpu;
+use crate::cuda::gpu::Stream;
 use crate::tensor::DType;
 use cudarc::cublaslt::sys;
 use cudarc::driver::sys::CUstream;
@@ -69,11 +73,14 @@ fn functions() -> Result<&'static Functions, &'static String> {
 }
 
 /// What was found of cuBLASLt, or why nothing was.
-pub(super) fn available() -> Result<Found, String> {
+pub(super) fn available() -> Result<FoundLibrary, String> {
     let functions = functions()?;
     // SAFETY: it returns a number.
     let version = unsafe { (functions.cublasLtGetVersion)() };
-    Ok(Found { version: version_text(version), path: functions.library.path(functions.cublasLtGetVersion as usize) })
+    Ok(FoundLibrary {
+        version: version_text(version),
+        path: functions.library.path(functions.cublasLtGetVersion as usize),
+    })
 }
 
 /// How a matrix lies in memory: by rows.
@@ -87,7 +94,7 @@ pub(crate) struct MatrixView {
     pub step: usize,
 }
 
-/// A product to find plans for: y = a·b with a of m×k, b of k×n and y of m×n, for each matrix of a batch.
+/// A product to find plans for: y = x·w with x of m×k, w of k×n and y of m×n, for each matrix of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct MatrixProblem {
     /// Of all operands: f16, bf16 or f32. Sums are in f32.
@@ -96,39 +103,26 @@ pub(crate) struct MatrixProblem {
     pub n: usize,
     pub k: usize,
     pub batch: usize,
-    pub a: MatrixView,
-    pub b: MatrixView,
+    pub x: MatrixView,
+    pub w: MatrixView,
     /// Never transposed.
     pub y: MatrixView,
     /// A value for each of the n columns is added.
     pub bias: bool,
-    /// Negative results become zero.
+    /// Negative results become zero. In some of cuBLASLt's algorithms a NaN does too.
     pub relu: bool,
 }
 
-/// Where the operands of a product are. Every address is a multiple of [`ALIGNMENT`](super::ALIGNMENT).
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct MatrixOperands {
-    pub a: Address,
-    pub b: Address,
-    pub y: Address,
-    /// The bias, where there is one.
-    pub bias: Address,
-    /// As many bytes as the plan asks for.
-    pub workspace: Address,
-}
-
 impl MatrixProblem {
-    /// Matrices without gaps, where `transposed` says whether a and b lie there as their transposes.
+    /// Matrices without gaps, where `transposed` says whether x and w lie there as their transposes.
     pub(crate) fn dense(dtype: DType, [batch, m, n, k]: [usize; 4], transposed: [bool; 2]) -> Self {
         let view = |rows: usize, columns: usize, transposed| MatrixView {
             transposed,
             leading: if transposed { rows } else { columns },
             step: rows * columns,
         };
-        let [a, b] = transposed;
-        let (a, b, y) = (view(m, k, a), view(k, n, b), view(m, n, false));
-        MatrixProblem { dtype, m, n, k, batch, a, b, y, bias: false, relu: false }
+        let (x, w, y) = (view(m, k, transposed[0]), view(k, n, transposed[1]), view(m, n, false));
+        MatrixProblem { dtype, m, n, k, batch, x, w, y, bias: false, relu: false }
     }
 }
 
@@ -155,16 +149,15 @@ pub(crate) struct CublasPlan {
     product: Arc<Product>,
     algorithm: Algorithm,
     name: String,
-    /// Bytes of workspace.
-    pub workspace: usize,
+    workspace: usize,
 }
 
 /// A problem in cuBLASLt's terms.
 struct Product {
     library: Arc<CublasLt>,
     problem: MatrixProblem,
-    a: Owned,
-    b: Owned,
+    x: Owned,
+    w: Owned,
     y: Owned,
 }
 
@@ -188,28 +181,32 @@ impl Drop for Owned {
 
 impl Functions {
     /// Makes a status a result.
-    fn check(&self, call: &'static str, status: i32) -> Result<()> {
+    fn check(&self, call: &str, status: i32) -> Result<()> {
         match status {
             0 => Ok(()),
             // SAFETY: cuBLASLt's messages are constants.
-            _ => Err(VendorError { call, status, problem: unsafe { message((self.cublasLtGetStatusString)(status)) } }),
+            _ => Err(failure(call, status, &unsafe { message((self.cublasLtGetStatusString)(status)) })),
         }
     }
 }
 
 impl CublasLt {
-    /// cuBLASLt on the GPU whose context is current on this thread.
-    pub(crate) fn new() -> Result<Arc<Self>> {
-        let absent = |problem: &String| VendorError { call: "cuBLASLt", status: 0, problem: problem.clone() };
-        let functions = functions().map_err(absent)?;
-        let mut handle = std::ptr::null_mut();
-        // SAFETY: it writes one pointer.
-        functions.check("cublasLtCreate", unsafe { (functions.cublasLtCreate)(&mut handle) })?;
-        Ok(Arc::new(CublasLt { functions, handle }))
+    /// cuBLASLt on a GPU, started on first use.
+    pub(crate) fn of(gpu: &Gpu) -> Result<Arc<Self>> {
+        static STARTED: PerGpu<CublasLt> = PerGpu::new("cuBLASLt");
+        gpu.enter()?;
+        STARTED.get(gpu.index, || {
+            let functions = functions()?;
+            let mut handle = std::ptr::null_mut();
+            // SAFETY: it writes one pointer; the GPU is the calling thread's.
+            let status = unsafe { (functions.cublasLtCreate)(&mut handle) };
+            functions.check("cublasLtCreate", status).map_err(|e| e.to_string())?;
+            Ok(CublasLt { functions, handle })
+        })
     }
 
     /// Plans for a product, those first that cuBLASLt expects to be fastest; none where it has no algorithm for it.
-    /// The GPU's context must be current on this thread.
+    /// The GPU must be the calling thread's.
     pub(crate) fn plans(self: &Arc<Self>, problem: &MatrixProblem, limits: Limits) -> Result<Vec<CublasPlan>> {
         let Some(dtype) = data_type(problem.dtype) else { return Ok(Vec::new()) };
         let product = Arc::new(Product::new(self.clone(), problem, dtype)?);
@@ -263,7 +260,10 @@ impl CublasLt {
             CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID,
         ];
         let settings: Vec<String> = settings.into_iter().map(|setting| read(setting).to_string()).collect();
-        format!("algorithm {} {}", read(CUBLASLT_ALGO_CONFIG_ID), settings.join("."))
+        // Algorithms are numbered anew in every version.
+        // SAFETY: it returns a number.
+        let version = version_text(unsafe { (self.functions.cublasLtGetVersion)() });
+        format!("cuBLASLt {version} algorithm {} {}", read(CUBLASLT_ALGO_CONFIG_ID), settings.join("."))
     }
 }
 
@@ -279,7 +279,7 @@ fn data_type(dtype: DType) -> Option<DataType> {
 impl Product {
     fn new(library: Arc<CublasLt>, problem: &MatrixProblem, dtype: DataType) -> Result<Self> {
         let MatrixProblem { m, n, k, batch, .. } = *problem;
-        let layout = |view: &MatrixView, rows: usize, columns: usize| {
+        let layout = |view: &MatrixView, rows: usize, columns: usize| -> Result<Owned> {
             let functions = library.functions;
             let (rows, columns) = if view.transposed { (columns, rows) } else { (rows, columns) };
             let mut raw = std::ptr::null_mut();
@@ -305,8 +305,8 @@ impl Product {
             set(CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, (&raw const step).cast(), 8)?;
             Ok(owned)
         };
-        let (a, b, y) = (layout(&problem.a, m, k)?, layout(&problem.b, k, n)?, layout(&problem.y, m, n)?);
-        Ok(Product { library, problem: *problem, a, b, y })
+        let (x, w, y) = (layout(&problem.x, m, k)?, layout(&problem.w, k, n)?, layout(&problem.y, m, n)?);
+        Ok(Product { library, problem: *problem, x, w, y })
     }
 
     /// The operation, with the bias at an address.
@@ -328,8 +328,8 @@ impl Product {
             (true, false) => CUBLASLT_EPILOGUE_BIAS,
             (true, true) => CUBLASLT_EPILOGUE_RELU_BIAS,
         } as u32;
-        // The library's first operand is our b, its second our a.
-        let (first, second) = (self.problem.b.transposed as i32, self.problem.a.transposed as i32);
+        // The library's first operand is our w, its second our x.
+        let (first, second) = (self.problem.w.transposed as i32, self.problem.x.transposed as i32);
         set(CUBLASLT_MATMUL_DESC_TRANSA, (&raw const first).cast(), 4)?;
         set(CUBLASLT_MATMUL_DESC_TRANSB, (&raw const second).cast(), 4)?;
         set(CUBLASLT_MATMUL_DESC_EPILOGUE, (&raw const epilogue).cast(), 4)?;
@@ -353,8 +353,8 @@ impl Product {
             (functions.cublasLtMatmulAlgoGetHeuristic)(
                 self.library.handle,
                 operation.raw,
-                self.b.raw,
-                self.a.raw,
+                self.w.raw,
+                self.x.raw,
                 self.y.raw,
                 self.y.raw,
                 preference.raw,
@@ -403,19 +403,17 @@ impl Product {
     }
 }
 
-impl CublasPlan {
-    /// Its algorithm and settings: the same for the same problem on the same version of cuBLASLt.
-    pub(crate) fn name(&self) -> &str {
+impl Plan for CublasPlan {
+    fn name(&self) -> &str {
         &self.name
     }
 
-    /// Enqueues the product on a stream.
-    ///
-    /// # Safety
-    /// The operands must have the problem's sizes and stay until the stream has done the work; the stream must be of
-    /// the GPU for which the plan was made, and its context current on this thread.
-    pub(crate) unsafe fn execute(&self, stream: CUstream, operands: &MatrixOperands) -> Result<()> {
-        let Product { library, a, b, y, .. } = &*self.product;
+    fn workspace(&self) -> usize {
+        self.workspace
+    }
+
+    unsafe fn execute(&self, operands: Operands<Address>, workspace: Address, stream: Stream) -> Result<()> {
+        let Product { library, x, w, y, .. } = &*self.product;
         let operation = self.product.operation(operands.bias)?;
         let (one, zero) = (1.0_f32, 0.0_f32);
         // SAFETY: as this function asks of its caller; the factors are read during the call.
@@ -424,19 +422,19 @@ impl CublasPlan {
                 library.handle,
                 operation.raw,
                 &one,
-                operands.b,
-                b.raw,
-                operands.a,
-                a.raw,
+                operands.w,
+                w.raw,
+                operands.x,
+                x.raw,
                 &zero,
                 operands.y,
                 y.raw,
                 operands.y,
                 y.raw,
                 &self.algorithm,
-                operands.workspace,
+                workspace,
                 self.workspace,
-                stream,
+                stream.0,
             )
         };
         library.functions.check("cublasLtMatmul", status)

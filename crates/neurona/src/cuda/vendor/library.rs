@@ -4,32 +4,16 @@
 //! and in the toolkit's usual folders, and its functions are looked up together, so that one too old for us counts as
 //! missing, with the reason, instead of failing at some later call.
 
+use crate::Error;
+use crate::cuda::driver;
 use std::env;
 use std::ffi::{CStr, c_char};
-use std::fmt;
 use std::path::PathBuf;
 
-/// A vendor library's call that failed.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct VendorError {
-    /// The function that failed.
-    pub call: &'static str,
-    /// The library's number for what went wrong; 0 where the library could not be used at all.
-    pub status: i32,
-    /// What went wrong.
-    pub problem: String,
+/// A call that failed.
+pub(super) fn failure(call: &str, status: i32, problem: &str) -> Error {
+    Error::Cuda { what: format!("call {call}"), problem: format!("{problem} (status {status})") }
 }
-
-impl fmt::Display for VendorError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.status {
-            0 => write!(f, "{}: {}", self.call, self.problem),
-            status => write!(f, "{} failed: {} (status {status})", self.call, self.problem),
-        }
-    }
-}
-
-impl std::error::Error for VendorError {}
 
 /// An open shared library. It stays open until the process ends: its functions may be in use anywhere.
 pub(super) struct Library {
@@ -67,7 +51,8 @@ impl Library {
         let mut broken = None;
         for &major in majors {
             let name = file_name(stem, major);
-            let places = [PathBuf::from(&name)].into_iter().chain(folders().into_iter().map(|folder| folder.join(&name)));
+            let places =
+                [PathBuf::from(&name)].into_iter().chain(folders().into_iter().map(|folder| folder.join(&name)));
             for place in places {
                 // SAFETY: NVIDIA's libraries have no initialisers that ask anything of the program.
                 match unsafe { libloading::Library::new(&place) } {
@@ -101,26 +86,10 @@ impl Library {
     }
 }
 
-/// The major version of CUDA up to which the installed driver runs programs.
-///
-/// A library made for a later one loads well and then fails at its first use.
-pub(super) fn driver_major() -> Option<u32> {
-    let name = if cfg!(windows) { "nvcuda.dll" } else { "libcuda.so.1" };
-    // SAFETY: the driver's library may be opened in any program; the type is that of cuda.h; it needs no context.
-    unsafe {
-        let library = libloading::Library::new(name).ok()?;
-        let version = *library.get::<unsafe extern "C" fn(*mut i32) -> i32>("cuDriverGetVersion").ok()?;
-        let mut number = 0;
-        let status = version(&mut number);
-        // The driver does not like being unloaded.
-        std::mem::forget(library);
-        (status == 0).then_some(number as u32 / 1000)
-    }
-}
-
-/// Those of a library's major versions, named after CUDA's, that the driver can run, the newest first.
+/// Those of a library's major versions, named after CUDA's, that the driver can run. A library made for a later CUDA
+/// loads well and then fails at its first use.
 pub(super) fn runnable(majors: &[u32]) -> Vec<u32> {
-    let newest = driver_major().unwrap_or(u32::MAX);
+    let newest = driver::version().map_or(u32::MAX, |(major, _)| major);
     majors.iter().copied().filter(|&major| major <= newest).collect()
 }
 

@@ -1,6 +1,6 @@
 //! NCCL, which adds up gradients between GPUs: whether it is there.
 
-use super::Found;
+use super::FoundLibrary;
 use super::library::{Library, functions, version_text};
 use std::sync::OnceLock;
 
@@ -11,13 +11,13 @@ functions! {
 }
 
 /// What was found of NCCL, or why nothing was.
-pub(super) fn available() -> Result<Found, String> {
+pub(super) fn available() -> Result<FoundLibrary, String> {
     static FUNCTIONS: OnceLock<Result<Functions, String>> = OnceLock::new();
     let functions = FUNCTIONS.get_or_init(|| Functions::load(Library::open("nccl", &[2])?)).as_ref()?;
     let mut number = 0;
     // SAFETY: it writes one number.
     match unsafe { (functions.ncclGetVersion)(&mut number) } {
-        0 => Ok(Found {
+        0 => Ok(FoundLibrary {
             version: version_text(number as usize),
             path: functions.library.path(functions.ncclGetVersion as usize),
         }),

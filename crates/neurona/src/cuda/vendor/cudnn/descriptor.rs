@@ -1,7 +1,7 @@
 //! cuDNN's backend descriptors: typed sets of attributes, filled in and then finished.
 
-use crate::cuda::vendor::library::{Library, VendorError, functions, message};
-use crate::cuda::vendor::Result;
+use crate::Result;
+use crate::cuda::vendor::library::{Library, failure, functions, message};
 use cudarc::cudnn::sys;
 use std::ffi::{CStr, c_char, c_void};
 use std::sync::OnceLock;
@@ -40,7 +40,7 @@ impl Functions {
     }
 
     /// Makes a status a result.
-    pub(super) fn check(&self, call: &'static str, status: i32) -> Result<()> {
+    pub(super) fn check(&self, call: &str, status: i32) -> Result<()> {
         if status == 0 {
             return Ok(());
         }
@@ -52,7 +52,7 @@ impl Functions {
             (message((self.cudnnGetErrorString)(status)), CStr::from_ptr(text.as_ptr()).to_string_lossy())
         };
         let problem = if detail.is_empty() { general } else { format!("{general}: {}", detail.trim_end()) };
-        Err(VendorError { call, status, problem })
+        Err(failure(call, status, &problem))
     }
 }
 
@@ -208,14 +208,7 @@ impl Descriptor {
         let place = if values.is_empty() { std::ptr::null_mut() } else { values.as_mut_ptr().cast() };
         // SAFETY: the values have the type that is named, and at most as many are written as there is room for.
         let status = unsafe {
-            (self.functions.cudnnBackendGetAttribute)(
-                self.raw,
-                name,
-                V::TYPE,
-                values.len() as i64,
-                &mut count,
-                place,
-            )
+            (self.functions.cudnnBackendGetAttribute)(self.raw, name, V::TYPE, values.len() as i64, &mut count, place)
         };
         self.functions.check("cudnnBackendGetAttribute", status)?;
         Ok(count.max(0) as usize)

@@ -2,7 +2,8 @@
 
 use super::descriptor::{Descriptor, Functions, Handle};
 use super::{ConvolutionProblem, Direction};
-use crate::cuda::vendor::{ALIGNMENT, Result};
+use crate::Result;
+use crate::cuda::vendor::ALIGNMENT;
 use crate::tensor::DType;
 use cudarc::cudnn::sys;
 use sys::cudnnBackendAttributeName_t::*;

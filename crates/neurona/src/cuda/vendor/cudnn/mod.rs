@@ -4,11 +4,14 @@
 mod descriptor;
 mod graph;
 
-use super::library::{VendorError, version_text};
-use super::{Address, Found, Limits, Result};
+use super::kernel::{Operands, Plan};
+use super::library::version_text;
+use super::{Address, FoundLibrary, Limits, PerGpu};
+use crate::Result;
+use crate::cuda::Gpu;
+use crate::cuda::gpu::Stream;
 use crate::ops::conv2d::cpu::Geometry;
 use crate::tensor::DType;
-use cudarc::driver::sys::CUstream;
 use descriptor::{Descriptor, Functions, Handle, Knob, Note, Pointer, functions};
 use graph::{Graph, Role};
 use std::collections::HashSet;
@@ -46,21 +49,6 @@ pub(crate) struct ConvolutionProblem {
     pub deterministic: bool,
 }
 
-/// Where the operands of a convolution are. Every address is a multiple of [`ALIGNMENT`](super::ALIGNMENT).
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct ConvolutionOperands {
-    /// The input, or the place for its gradient.
-    pub x: Address,
-    /// The filters, or the place for their gradient.
-    pub w: Address,
-    /// The output or its gradient.
-    pub y: Address,
-    /// The bias, where there is one.
-    pub bias: Address,
-    /// As many bytes as the plan asks for.
-    pub workspace: Address,
-}
-
 /// cuDNN on one GPU.
 pub(crate) struct Cudnn {
     functions: &'static Functions,
@@ -81,8 +69,7 @@ pub(crate) struct CudnnPlan {
     plan: Descriptor,
     operands: Vec<Role>,
     name: String,
-    /// Bytes of workspace.
-    pub workspace: usize,
+    workspace: usize,
 }
 
 /// An engine with its settings, before it is built.
@@ -92,26 +79,30 @@ struct Candidate {
 }
 
 /// What was found of cuDNN, or why nothing was.
-pub(super) fn available() -> Result<Found, String> {
+pub(super) fn available() -> Result<FoundLibrary, String> {
     let functions = functions()?;
     // SAFETY: it returns a number.
     let version = unsafe { (functions.cudnnGetVersion)() };
-    Ok(Found { version: version_text(version), path: functions.path() })
+    Ok(FoundLibrary { version: version_text(version), path: functions.path() })
 }
 
 impl Cudnn {
-    /// cuDNN on the GPU whose context is current on this thread.
-    pub(crate) fn new() -> Result<Arc<Self>> {
-        let absent = |problem: &String| VendorError { call: "cuDNN", status: 0, problem: problem.clone() };
-        let functions = functions().map_err(absent)?;
-        let mut handle = Handle(std::ptr::null_mut());
-        // SAFETY: it writes one pointer.
-        functions.check("cudnnCreate", unsafe { (functions.cudnnCreate)(&mut handle) })?;
-        Ok(Arc::new(Cudnn { functions, handle: Mutex::new(handle) }))
+    /// cuDNN on a GPU, started on first use.
+    pub(crate) fn of(gpu: &Gpu) -> Result<Arc<Self>> {
+        static STARTED: PerGpu<Cudnn> = PerGpu::new("cuDNN");
+        gpu.enter()?;
+        STARTED.get(gpu.index, || {
+            let functions = functions()?;
+            let mut handle = Handle(std::ptr::null_mut());
+            // SAFETY: it writes one pointer; the GPU is the calling thread's.
+            let status = unsafe { (functions.cudnnCreate)(&mut handle) };
+            functions.check("cudnnCreate", status).map_err(|e| e.to_string())?;
+            Ok(Cudnn { functions, handle: Mutex::new(handle) })
+        })
     }
 
     /// Plans for a convolution, those first that cuDNN expects to be fastest; none where it has no engine for it.
-    /// The GPU's context must be current on this thread.
+    /// The GPU must be the calling thread's.
     pub(crate) fn plans(self: &Arc<Self>, problem: &ConvolutionProblem, limits: Limits) -> Result<Vec<CudnnPlan>> {
         let mut plans = Vec::new();
         self.search(problem, |graph, candidate, handle| {
@@ -178,17 +169,25 @@ impl Cudnn {
         let engines = config.children(CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_BACKEND_ENGINE_DESCRIPTOR, 1)?;
         let Some(engine) = engines.first() else { return Ok(None) };
         let notes: Vec<Note> = engine.get(CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, 32)?;
-        // Tensor cores take f32 only as TF32, whose products have ten bits of mantissa.
+        let (f32, g) = (problem.dtype == DType::F32, problem.geometry);
+        // Tensor cores take f32 only as TF32, whose products have ten bits of mantissa. Winograd's transforms cost
+        // little accuracy for filters of 3×3, but for larger ones three digits of an f32.
+        let large = f32 && g.r.max(g.s) > 3;
         let unwanted = [
             (CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS, true),
             (CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION, true),
-            (CUDNN_NUMERICAL_NOTE_TENSOR_CORE, problem.dtype == DType::F32),
+            (CUDNN_NUMERICAL_NOTE_TENSOR_CORE, f32),
+            (CUDNN_NUMERICAL_NOTE_WINOGRAD, large),
+            (CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_13x13, large),
             (CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC, problem.deterministic),
         ];
         if unwanted.iter().any(|&(note, applies)| applies && notes.contains(&Note(note as u32))) {
             return Ok(None);
         }
-        let mut name = format!("engine {}", engine.get_one::<i64>(CUDNN_ATTR_ENGINE_GLOBAL_INDEX)?);
+        // Engines are numbered anew in every version.
+        // SAFETY: it returns a number.
+        let version = version_text(unsafe { (self.functions.cudnnGetVersion)() });
+        let mut name = format!("cuDNN {version} engine {}", engine.get_one::<i64>(CUDNN_ATTR_ENGINE_GLOBAL_INDEX)?);
         let knobs = config.children(CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR, 64)?;
         for knob in knobs {
             let Knob(kind) = knob.get_one(CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE)?;
@@ -228,18 +227,16 @@ impl Drop for Cudnn {
     }
 }
 
-impl CudnnPlan {
-    /// Its engine and settings: the same for the same problem on the same version of cuDNN.
-    pub(crate) fn name(&self) -> &str {
+impl Plan for CudnnPlan {
+    fn name(&self) -> &str {
         &self.name
     }
 
-    /// Enqueues the convolution on a stream.
-    ///
-    /// # Safety
-    /// The operands must have the problem's sizes and stay until the stream has done the work; the stream must be of
-    /// the GPU for which the plan was made, and its context current on this thread.
-    pub(crate) unsafe fn execute(&self, stream: CUstream, operands: &ConvolutionOperands) -> Result<()> {
+    fn workspace(&self) -> usize {
+        self.workspace
+    }
+
+    unsafe fn execute(&self, operands: Operands<Address>, workspace: Address, stream: Stream) -> Result<()> {
         let identifiers: Vec<i64> = self.operands.iter().map(|&role| role as i64).collect();
         let addresses = self.operands.iter().map(|role| match role {
             Role::Input => operands.x,
@@ -252,12 +249,12 @@ impl CudnnPlan {
         let pack = Descriptor::new(functions, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR)?
             .set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, &identifiers)?
             .set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, &addresses)?
-            .set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, &[Pointer(operands.workspace)])?
+            .set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, &[Pointer(workspace)])?
             .finish()?;
         let handle = self.library.lock();
         // SAFETY: as this function asks of its caller.
         unsafe {
-            functions.check("cudnnSetStream", (functions.cudnnSetStream)(*handle, stream.cast()))?;
+            functions.check("cudnnSetStream", (functions.cudnnSetStream)(*handle, stream.0.cast()))?;
             self.plan.execute(*handle, &pack)
         }
     }
