@@ -43,8 +43,8 @@ pub struct VendorLibrary {
     pub name: &'static str,
     /// What was found, or why nothing was.
     pub found: Result<FoundLibrary, String>,
-    /// What its absence costs.
-    pub without: &'static str,
+    /// What its absence costs, if anything.
+    pub without: Option<&'static str>,
 }
 
 /// A library that was found.
@@ -60,9 +60,10 @@ pub struct FoundLibrary {
 pub fn vendor_libraries() -> Vec<VendorLibrary> {
     let library = |name, found, without| VendorLibrary { name, found, without };
     vec![
-        library("cuBLASLt", cublaslt::available(), "matrix products run on Neurona's own kernels alone"),
-        library("cuDNN", cudnn::available(), "convolutions run on Neurona's own kernels alone"),
-        library("NCCL", nccl::available(), "nothing: Neurona trains on one GPU"),
+        library("cuBLASLt", cublaslt::available(), Some("matrix products run on Neurona's own kernels alone")),
+        library("cuDNN", cudnn::available(), Some("convolutions run on Neurona's own kernels alone")),
+        // It joins several GPUs; Neurona trains on one.
+        library("NCCL", nccl::available(), None),
     ]
 }
 
