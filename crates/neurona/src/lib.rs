@@ -60,6 +60,7 @@ pub mod tensor;
 pub mod train;
 
 pub use cuda::choice::{Kernels, kernels, set_kernels};
+pub use cuda::vendor::{FoundLibrary, VendorLibrary, vendor_libraries};
 pub use error::{Error, OpError, Place, Result};
 pub use graph::cell::Cell;
 pub use graph::debug::{set_check_finite, set_debug};

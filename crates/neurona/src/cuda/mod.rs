@@ -13,6 +13,7 @@ pub(crate) mod kernel;
 pub(crate) mod memory;
 pub(crate) mod runner;
 pub(crate) mod transfer;
+pub(crate) mod vendor;
 
 pub(crate) use compiler::Source;
 pub(crate) use gpu::Gpu;
