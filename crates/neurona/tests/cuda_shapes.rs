@@ -57,30 +57,42 @@ fn same(what: &str, x: &[Tensor], near: f64, f: impl Fn(&[Tensor]) -> Result<Vec
 
 #[test]
 fn batch_norm() -> Result<()> {
-    for dtype in FLOATS {
+    // In mixed precision images have 16 bits and channels f32.
+    let mixed = [(DType::F16, DType::F32), (DType::BF16, DType::F32)];
+    for (dtype, of_channel) in FLOATS.map(|dtype| (dtype, dtype)).into_iter().chain(mixed) {
         for shape in
             [&[4, 3][..], &[300, 7], &[64, 200], &[5000, 8], &[3, 64, 9, 10], &[40, 6, 12, 11], &[2, 1, 30, 31]]
         {
             for relu in [false, true] {
                 let c = shape[1];
-                let mut x = vec![stream(1, shape, dtype, -1.0, 3.0)?, stream(2, [c], dtype, 0.5, 1.5)?];
-                x.extend([stream(3, [c], dtype, -1.0, 1.0)?, stream(4, [c], dtype, -1.0, 1.0)?]);
-                x.extend([stream(5, [c], dtype, 0.5, 1.5)?, Tensor::scalar(4i64)]);
+                let mut x = vec![stream(1, shape, dtype, -1.0, 3.0)?, stream(2, [c], of_channel, 0.5, 1.5)?];
+                x.extend([stream(3, [c], of_channel, -1.0, 1.0)?, stream(4, [c], of_channel, -1.0, 1.0)?]);
+                x.extend([stream(5, [c], of_channel, 0.5, 1.5)?, Tensor::scalar(4i64)]);
                 for momentum in [Some(0.1), None] {
-                    same(&format!("{dtype} {shape:?} relu {relu} {momentum:?}"), &x, tolerance(dtype), |x| {
-                        let (mean, var) = (x[3].detach(), x[4].detach());
-                        let running = RunningStats { mean: &mean, var: &var, batches: &x[5] };
-                        let done = x[0].batch_norm_train(Some((&x[1], &x[2])), Some(running), momentum, 1e-3)?;
-                        let mut results = vec![if relu { done.output.relu()? } else { done.output }];
-                        results.extend(done.stats.into_iter().flatten());
-                        Ok(results)
-                    })?;
+                    same(
+                        &format!("{dtype} {of_channel} {shape:?} relu {relu} {momentum:?}"),
+                        &x,
+                        tolerance(dtype),
+                        |x| {
+                            let (mean, var) = (x[3].detach(), x[4].detach());
+                            let running = RunningStats { mean: &mean, var: &var, batches: &x[5] };
+                            let done = x[0].batch_norm_train(Some((&x[1], &x[2])), Some(running), momentum, 1e-3)?;
+                            let mut results = vec![if relu { done.output.relu()? } else { done.output }];
+                            results.extend(done.stats.into_iter().flatten());
+                            Ok(results)
+                        },
+                    )?;
                 }
-                same(&format!("{dtype} {shape:?} relu {relu} by given statistics"), &x, tolerance(dtype), |x| {
-                    let (mean, var) = (x[3].detach(), x[4].detach());
-                    let y = x[0].batch_norm_eval(&mean, &var, Some((&x[1], &x[2])), 1e-3)?;
-                    Ok(vec![if relu { y.relu()? } else { y }])
-                })?;
+                same(
+                    &format!("{dtype} {of_channel} {shape:?} relu {relu} by given statistics"),
+                    &x,
+                    tolerance(dtype),
+                    |x| {
+                        let (mean, var) = (x[3].detach(), x[4].detach());
+                        let y = x[0].batch_norm_eval(&mean, &var, Some((&x[1], &x[2])), 1e-3)?;
+                        Ok(vec![if relu { y.relu()? } else { y }])
+                    },
+                )?;
             }
         }
     }
