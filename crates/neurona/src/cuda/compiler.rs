@@ -28,8 +28,12 @@ impl Source {
 }
 
 /// What sources can include.
-const INCLUDES: &[(&str, &str)] =
-    &[("prelude.cuh", include_str!("include/prelude.cuh")), ("ptx.cuh", include_str!("include/ptx.cuh"))];
+const INCLUDES: &[(&str, &str)] = &[
+    ("conv2d.cuh", include_str!("include/conv2d.cuh")),
+    ("prelude.cuh", include_str!("include/prelude.cuh")),
+    ("product.cuh", include_str!("include/product.cuh")),
+    ("ptx.cuh", include_str!("include/ptx.cuh")),
+];
 
 /// Machine code.
 pub(super) struct Compiled {

@@ -7,6 +7,7 @@ pub(crate) mod driver;
 pub(crate) mod gpu;
 pub(crate) mod kernel;
 pub(crate) mod memory;
+pub(crate) mod product;
 pub(crate) mod runner;
 pub(crate) mod transfer;
 
