@@ -6,11 +6,16 @@ import os
 import re
 from concurrent.futures import ThreadPoolExecutor
 
+import torch
+
+# The folder of the emulated driver and compiler, when there is no GPU: tensors then stay in the memory of this process.
+EMULATOR = os.environ.get("CUDA_EMULATOR", "")
+DEVICE = "cpu" if EMULATOR else "cuda"
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "crates", "neurona", "src")
 
 
 def find_nvrtc():
-    candidates = [os.environ.get("NVRTC", ""), "libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"]
+    candidates = [EMULATOR and f"{EMULATOR}/libnvrtc.so.13", "libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"]
     for folder in __import__("site").getsitepackages():
         candidates += glob.glob(f"{folder}/nvidia/*/lib/libnvrtc.so.1[23]")
     candidates += glob.glob("/usr/local/cuda*/lib64/libnvrtc.so")
@@ -25,9 +30,17 @@ def find_nvrtc():
 class Kernels:
     """Compiled kernels by (file, macros), with registers and spills."""
 
-    def __init__(self, arch="sm_90a"):
+    def __init__(self, arch="sm_90a", start=True):
         self.nvrtc, self.arch = find_nvrtc(), arch
         self.images, self.modules, self.resources = {}, {}, {}
+        self.driver = C.CDLL(f"{EMULATOR}/libcuda.so.1" if EMULATOR else "libcuda.so.1") if start else None
+        if start and DEVICE == "cuda":
+            torch.zeros(1, device=DEVICE)
+        elif start:
+            context = C.c_void_p()
+            check(self.driver.cuInit(0), "start")
+            check(self.driver.cuDevicePrimaryCtxRetain(C.byref(context), 0), "start")
+            check(self.driver.cuCtxSetCurrent(context), "start")
         paths = glob.glob(f"{ROOT}/cuda/include/*.cuh")
         self.includes = [(os.path.basename(p).encode(), open(p, "rb").read()) for p in paths]
 
@@ -62,11 +75,8 @@ class Kernels:
             list(pool.map(self.compile, set(keys)))
 
     def launch(self, key, name, blocks, threads, arguments, shared=0):
-        import torch
-
-        driver = C.CDLL("libcuda.so.1")
+        driver = self.driver
         if key not in self.modules:
-            torch.zeros(1, device="cuda")
             self.compile(key)
             module = C.c_void_p()
             check(driver.cuModuleLoadData(C.byref(module), self.images[key]), f"load {key}")
@@ -81,9 +91,11 @@ class Kernels:
         values = [argument(a) for a in arguments]
         pointers = (C.c_void_p * len(values))(*[C.cast(C.pointer(v), C.c_void_p) for v in values])
         bx, by, bz = (list(blocks) + [1, 1])[:3]
-        stream = C.c_void_p(torch.cuda.current_stream().cuda_stream)
+        stream = C.c_void_p(torch.cuda.current_stream().cuda_stream if DEVICE == "cuda" else 0)
         code = driver.cuLaunchKernel(functions[name], bx, by, bz, threads, 1, 1, shared, stream, pointers, None)
         check(code, f"launch {name} {key} {blocks} {threads}")
+        if DEVICE == "cpu":
+            check(driver.cuCtxSynchronize(), f"run {name} {key} {blocks} {threads}")
 
 
 def argument(value):

@@ -64,7 +64,7 @@ template <class T, class A, int WIDTH, int DEPTH, int THREADS, bool Vector> stru
             top[load] = (int)(pixel / rows.count_w) * rows.step_h - rows.start_h;
             side[load] = (int)(pixel % rows.count_w) * rows.step_w - rows.start_w;
             origin[load] = images + (((i64)image * height + top[load]) * width + side[load]) * rows.pitch;
-            if (row >= rows.rows) top[load] = OUTSIDE;
+            if (row >= rows.rows || !Quads::moves(load)) top[load] = OUTSIDE;
         }
         look_ahead();
     }

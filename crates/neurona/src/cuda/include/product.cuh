@@ -68,20 +68,24 @@ template <class A, int TileM, int TileN, int ThreadM, int ThreadN, int Slices> s
     __device__ __forceinline__ int row_of(int i) const { return (i / 4) * (M / GROUPS_M) + row + i % 4; }
     __device__ __forceinline__ int column_of(int j) const { return (j / 4) * (N / GROUPS_N) + column + j % 4; }
 
-    __device__ __forceinline__ void multiply(const Stage &stage) {
+    // What a thread multiplies at one depth.
+    struct Fragments {
+        Quad<A> left[GROUPS_M], right[GROUPS_N];
+    };
+
+    __device__ __forceinline__ void read(Fragments &to, const Stage &stage, int depth) const {
+        const int k = slice * SLICE_DEPTH + depth;
 #pragma unroll
-        for (int depth = 0; depth < SLICE_DEPTH; depth++) {
-            Quad<A> left[GROUPS_M], right[GROUPS_N];
-            const int k = slice * SLICE_DEPTH + depth;
+        for (int i = 0; i < GROUPS_M; i++) to.left[i] = *(const Quad<A> *)&stage.left[k][i * (M / GROUPS_M) + row];
 #pragma unroll
-            for (int i = 0; i < GROUPS_M; i++) left[i] = *(const Quad<A> *)&stage.left[k][i * (M / GROUPS_M) + row];
+        for (int j = 0; j < GROUPS_N; j++) to.right[j] = *(const Quad<A> *)&stage.right[k][j * (N / GROUPS_N) + column];
+    }
+
+    __device__ __forceinline__ void multiply(const Fragments &by) {
 #pragma unroll
-            for (int j = 0; j < GROUPS_N; j++) right[j] = *(const Quad<A> *)&stage.right[k][j * (N / GROUPS_N) + column];
+        for (int i = 0; i < ThreadM; i++)
 #pragma unroll
-            for (int i = 0; i < ThreadM; i++)
-#pragma unroll
-                for (int j = 0; j < ThreadN; j++) sum[i][j] += left[i / 4].at[i % 4] * right[j / 4].at[j % 4];
-        }
+            for (int j = 0; j < ThreadN; j++) sum[i][j] += by.left[i / 4].at[i % 4] * by.right[j / 4].at[j % 4];
     }
 
     template <class Left, class Right>
@@ -91,31 +95,49 @@ template <class A, int TileM, int TileN, int ThreadM, int ThreadN, int Slices> s
 
     // Sums `steps` steps of DEPTH. The operands know where they are: each fetch is one step further. `look` sees each
     // step's operands while they are in shared memory.
+    //
+    // Everything is on its way one turn before it is needed: operands from memory during the step before, fragments from
+    // shared memory during the depth before. The barrier stands before a step's last products, which then hide the first
+    // reads of the next step.
     template <class Left, class Right, class Look>
     __device__ __forceinline__ void accumulate(Left &left, Right &right, int steps, Shared &shared, Look look) {
         if (steps > 0) {
+            Fragments fragments[2];
             left.fetch();
             right.fetch();
             left.store(&shared.stages[0].left[0][0]);
             right.store(&shared.stages[0].right[0][0]);
             __syncthreads();
+            read(fragments[0], shared.stages[0], 0);
             for (int step = 0; step < steps; step++) {
+                const Stage &stage = shared.stages[step & 1];
+                Stage &next = shared.stages[(step + 1) & 1];
                 const bool more = step + 1 < steps;
                 if (more) {
                     left.fetch();
                     right.fetch();
                 }
-                multiply(shared.stages[step & 1]);
-                look(shared.stages[step & 1]);
-                if (more) {
-                    Stage &next = shared.stages[(step + 1) & 1];
-                    left.store(&next.left[0][0]);
-                    right.store(&next.right[0][0]);
+#pragma unroll
+                for (int depth = 0; depth < SLICE_DEPTH; depth++) {
+                    if (depth + 1 < SLICE_DEPTH) {
+                        read(fragments[(depth + 1) & 1], stage, depth + 1);
+                    } else {
+                        look(stage);
+                        if (more) {
+                            left.store(&next.left[0][0]);
+                            right.store(&next.right[0][0]);
+                        }
+                        __syncthreads();
+                        if (more) read(fragments[0], next, 0);
+                    }
+                    multiply(fragments[depth & 1]);
                 }
-                __syncthreads();
             }
         }
-        if (Slices > 1) add_slices(shared);
+        if (Slices > 1) {
+            __syncthreads();
+            add_slices(shared);
+        }
     }
 
     // Adds the slices in their order; the first one's threads have the result.
@@ -155,8 +177,9 @@ template <class A, int TileM, int TileN, int ThreadM, int ThreadN, int Slices> s
 // Which quads of an operand's WIDTH × DEPTH step a thread moves. Quads lie along the depth: two lanes share a row's 32
 // bytes, so that whole sectors are read and the transposing stores of a warp hit 32 different banks.
 template <int WIDTH, int DEPTH, int THREADS> struct QuadsAlongDepth {
-    static constexpr int LOADS = WIDTH * DEPTH / 4 / THREADS;
-    static_assert(LOADS * THREADS * 4 == WIDTH * DEPTH, "every thread moves the same number of quads");
+    static constexpr int TOTAL = WIDTH * DEPTH / 4, LOADS = (TOTAL + THREADS - 1) / THREADS;
+    // False for the threads that a small step leaves without work.
+    static __device__ __forceinline__ bool moves(int load) { return TOTAL % THREADS == 0 || element(load) < TOTAL; }
     static __device__ __forceinline__ int element(int load) { return threadIdx.x + load * THREADS; }
     static __device__ __forceinline__ int line(int load) { return (element(load) >> 1) % WIDTH; }
     static __device__ __forceinline__ int depth(int load) {
@@ -166,14 +189,16 @@ template <int WIDTH, int DEPTH, int THREADS> struct QuadsAlongDepth {
 #pragma unroll
         for (int load = 0; load < LOADS; load++)
 #pragma unroll
-            for (int j = 0; j < 4; j++) stage[(depth(load) + j) * (WIDTH + 4) + line(load)] = held[load][j];
+            for (int j = 0; j < 4; j++)
+                if (moves(load)) stage[(depth(load) + j) * (WIDTH + 4) + line(load)] = held[load][j];
     }
 };
 
 // Quads lie across the depth, as the arithmetic wants them.
 template <int WIDTH, int DEPTH, int THREADS> struct QuadsAcrossDepth {
-    static constexpr int LOADS = WIDTH * DEPTH / 4 / THREADS;
-    static_assert(LOADS * THREADS * 4 == WIDTH * DEPTH, "every thread moves the same number of quads");
+    static constexpr int TOTAL = WIDTH * DEPTH / 4, LOADS = (TOTAL + THREADS - 1) / THREADS;
+    // False for the threads that a small step leaves without work.
+    static __device__ __forceinline__ bool moves(int load) { return TOTAL % THREADS == 0 || element(load) < TOTAL; }
     static __device__ __forceinline__ int element(int load) { return threadIdx.x + load * THREADS; }
     static __device__ __forceinline__ int line(int load) { return element(load) % (WIDTH / 4) * 4; }
     static __device__ __forceinline__ int depth(int load) { return element(load) / (WIDTH / 4); }
@@ -183,7 +208,7 @@ template <int WIDTH, int DEPTH, int THREADS> struct QuadsAcrossDepth {
             Quad<A> quad;
 #pragma unroll
             for (int j = 0; j < 4; j++) quad.at[j] = held[load][j];
-            *(Quad<A> *)&stage[depth(load) * (WIDTH + 4) + line(load)] = quad;
+            if (moves(load)) *(Quad<A> *)&stage[depth(load) * (WIDTH + 4) + line(load)] = quad;
         }
     }
 };
@@ -201,7 +226,7 @@ template <class T, class A, int WIDTH, int DEPTH, int THREADS, bool Vector> stru
             const i64 line = first_line + Quads::line(load);
             const int depth = begin + Quads::depth(load);
             at[load] = matrix + line * pitch + depth;
-            remaining[load] = line < lines ? end - depth : 0;
+            remaining[load] = Quads::moves(load) && line < lines ? end - depth : 0;
         }
     }
     __device__ __forceinline__ void fetch() {
@@ -229,7 +254,7 @@ template <class T, class A, int WIDTH, int DEPTH, int THREADS, bool Vector> stru
         for (int load = 0; load < Quads::LOADS; load++) {
             const i64 line = first_line + Quads::line(load), depth = begin + Quads::depth(load);
             at[load] = matrix + depth * pitch + line;
-            remaining[load] = (int)(end - depth);
+            remaining[load] = Quads::moves(load) ? (int)(end - depth) : 0;
             count[load] = (int)(lines - line < 4 ? lines - line : 4);
         }
     }

@@ -2,15 +2,11 @@
 // transposed, with the gathered input, summed over all output pixels. The pixels are cut into parts, whose sums are added
 // in their order, so that the result is the same in every run.
 //
-// ELEMENT, OUT_ELEMENT: types of the images and of the gradients. VECTOR_LEFT, VECTOR_RIGHT: output and input channels of
-// a group come in fours.
+// ELEMENT: type of the images. VECTOR_LEFT, VECTOR_RIGHT: output and input channels of a group come in fours.
 #include "conv2d.cuh"
 
 #ifndef ELEMENT
 #define ELEMENT float
-#endif
-#ifndef OUT_ELEMENT
-#define OUT_ELEMENT ELEMENT
 #endif
 #ifndef TILE_M
 #define TILE_M 128
@@ -28,7 +24,6 @@
 #endif
 
 typedef ELEMENT T;
-typedef OUT_ELEMENT Out;
 typedef Wide<T> A;
 typedef Product<A, TILE_M, TILE_N, THREAD_M, THREAD_N, SLICES> Tile;
 typedef AcrossDepth<T, A, TILE_M, Tile::DEPTH, Tile::THREADS, VECTOR_LEFT> Left;
@@ -56,7 +51,7 @@ struct Right {
             q[load] = (int)(pixel % g.q);
             p[load] = (int)(pixel / g.q % g.p);
             image[load] = images + (i64)(pixel / g.q / g.p) * g.h * g.w * g.c;
-            remaining[load] = (int)(end - pixel);
+            remaining[load] = Quads::moves(load) ? (int)(end - pixel) : 0;
 #pragma unroll
             for (int j = 0; j < PIECES; j++) {
                 const int column = first_column + Quads::line(load) + j, tap = column / channels;
@@ -139,19 +134,3 @@ conv2d_weight_grad(const T *__restrict__ images, const T *__restrict__ dy, A *__
     });
 }
 
-// Adds the parts in their order and writes filters as users have them, [k, channel, r, s], and the bias.
-extern "C" __global__ void conv2d_weight_grad_finish(const A *__restrict__ parts, const A *__restrict__ bias_parts, Out *__restrict__ out, Out *__restrict__ bias, const int k, const int channels, const int taps, const int count) {
-    const i64 elements = (i64)k * taps * channels;
-    for (i64 at = first_element(); at < elements; at += element_stride()) {
-        A sum = A(0);
-        for (int part = 0; part < count; part++) sum += parts[part * elements + at];
-        const i64 channel = at % channels, tap = at / channels % taps, filter = at / channels / taps;
-        out[(filter * channels + channel) * taps + tap] = narrow<Out>(sum);
-    }
-    if (bias)
-        for (i64 at = first_element(); at < k; at += element_stride()) {
-            A sum = A(0);
-            for (int part = 0; part < count; part++) sum += bias_parts[part * k + at];
-            bias[at] = narrow<Out>(sum);
-        }
-}

@@ -3,15 +3,24 @@
 //! Images are NHWC, as on CPU cores; all three passes are products of matrices whose operands are gathered from the
 //! images on the way to the arithmetic units. Filters are packed by a small kernel first.
 
+mod direct;
 mod gather;
 mod weight_grad;
 
 use super::cpu::Geometry;
 use crate::cuda::kernel::Argument;
+use crate::tensor::DType;
 use crate::{Error, Result};
 
-pub(super) use gather::{Epilogue, forward, input_grad};
+pub(super) use gather::{forward, input_grad};
 pub(super) use weight_grad::weight_grad;
+
+/// What forward does beside the convolution: operands by position and type.
+pub(super) struct Epilogue {
+    pub bias: Option<(usize, DType)>,
+    pub scale: Option<(usize, DType)>,
+    pub relu: bool,
+}
 
 /// The sizes as kernels take them (`Geometry` in conv2d.cuh), or which of them are too large to count there.
 fn sizes(g: &Geometry) -> Result<Argument> {
@@ -32,7 +41,17 @@ fn sizes(g: &Geometry) -> Result<Argument> {
     if largest >= 1 << 28 || image >= 1 << 31 || pixels >= 1 << 32 || g.groups >= 1 << 16 {
         return Err(Error::op("conv2d", "images this large are more than kernels for GPUs can count"));
     }
-    let bytes = fields.as_flattened().iter().flat_map(|&size| (size as i32).to_ne_bytes()).collect();
+    numbers(fields.as_flattened().iter().map(|size| *size as i64))
+}
+
+/// A struct of 32-bit numbers.
+fn numbers(fields: impl IntoIterator<Item = i64>) -> Result<Argument> {
+    let mut bytes = Vec::new();
+    for field in fields {
+        let field =
+            i32::try_from(field).map_err(|_| Error::op("conv2d", "a size is more than GPU kernels can count"))?;
+        bytes.extend(field.to_ne_bytes());
+    }
     Ok(Argument::Bytes(bytes))
 }
 

@@ -1,6 +1,6 @@
 //! Forward and the gradient by the input: products whose left matrix is gathered from images.
 
-use super::{Workspace, flag, sizes};
+use super::{Epilogue, Workspace, direct, flag, sizes};
 use crate::cuda::kernel::{Argument, Grid, Kernel, Launch, Launches};
 use crate::cuda::product::{ALIGNED, Products};
 use crate::cuda::{Gpu, Source, cuda_type};
@@ -10,13 +10,6 @@ use crate::{Error, Result};
 
 const PACK: Source = Source::embedded("conv2d_pack.cu", include_str!("../conv2d_pack.cu"));
 const GATHER: Source = Source::embedded("conv2d_gather.cu", include_str!("../conv2d_gather.cu"));
-
-/// What forward does beside the convolution: operands by position.
-pub(in crate::ops::conv2d) struct Epilogue {
-    pub bias: Option<(usize, DType)>,
-    pub scale: Option<(usize, DType)>,
-    pub relu: bool,
-}
 
 /// The sizes that differ between the two passes.
 struct Pass<'a> {
@@ -34,7 +27,10 @@ pub(in crate::ops::conv2d) fn forward(
     epilogue: &Epilogue,
     gpu: &Gpu,
 ) -> Result<Box<dyn Kernel>> {
-    Pass { g, input_grad: false, image, weight }.launches(epilogue, gpu)
+    match direct::forward(g, image, weight, epilogue, gpu)? {
+        Some(kernel) => Ok(kernel),
+        None => Pass { g, input_grad: false, image, weight }.launches(epilogue, gpu),
+    }
 }
 
 /// Operands: the gradient by the output, filters.
@@ -44,6 +40,9 @@ pub(in crate::ops::conv2d) fn input_grad(
     weight: DType,
     gpu: &Gpu,
 ) -> Result<Box<dyn Kernel>> {
+    if let Some(kernel) = direct::input_grad(g, image, weight, gpu)? {
+        return Ok(kernel);
+    }
     let none = Epilogue { bias: None, scale: None, relu: false };
     Pass { g, input_grad: true, image, weight }.launches(&none, gpu)
 }

@@ -1,6 +1,6 @@
 //! The gradients by the filters and the bias.
 
-use super::{Workspace, flag, sizes};
+use super::{Workspace, direct, flag, sizes};
 use crate::cuda::kernel::{Argument, Grid, Kernel, Launch, Launches};
 use crate::cuda::product::{Cut, Products};
 use crate::cuda::{Gpu, Source, cuda_type};
@@ -9,6 +9,8 @@ use crate::tensor::DType;
 use crate::{Error, Result};
 
 const SOURCE: Source = Source::embedded("conv2d_weight_grad.cu", include_str!("../conv2d_weight_grad.cu"));
+const FINISH: Source =
+    Source::embedded("conv2d_weight_grad_finish.cu", include_str!("../conv2d_weight_grad_finish.cu"));
 
 /// Operands: images, the gradient by the output. Results: gradients by the filters and, with `bias`, by the bias, of
 /// type `out`.
@@ -19,6 +21,9 @@ pub(in crate::ops::conv2d) fn weight_grad(
     bias: bool,
     gpu: &Gpu,
 ) -> Result<Box<dyn Kernel>> {
+    if let Some(kernel) = direct::weight_grad(g, image, out, bias, gpu)? {
+        return Ok(kernel);
+    }
     let (inner, outer) = (g.c / g.groups, g.k / g.groups);
     let (columns, pixels) = (g.r * g.s * inner, g.n * g.oh() * g.ow());
     let Cut { tile, parts, part } =
@@ -33,7 +38,6 @@ pub(in crate::ops::conv2d) fn weight_grad(
     let mut macros = tile.macros();
     macros.extend([
         ("ELEMENT", cuda_type(image).into()),
-        ("OUT_ELEMENT", cuda_type(out).into()),
         flag("VECTOR_LEFT", outer.is_multiple_of(4)),
         flag("VECTOR_RIGHT", inner.is_multiple_of(4)),
     ]);
@@ -50,20 +54,39 @@ pub(in crate::ops::conv2d) fn weight_grad(
                 Argument::I32(part as i32),
             ],
         },
-        Launch {
-            function: gpu.function(&SOURCE, "conv2d_weight_grad_finish", &macros)?,
-            grid: Grid::over(g.k * columns.max(1)),
-            arguments: vec![
-                sums,
-                bias_sums,
-                Argument::Output(0),
-                if bias { Argument::Output(1) } else { Argument::Null },
-                Argument::I32(g.k as i32),
-                Argument::I32(inner as i32),
-                Argument::I32((g.r * g.s) as i32),
-                Argument::I32(parts as i32),
-            ],
-        },
+        finish(g, image, out, bias, parts, sums, bias_sums, gpu)?,
     ];
     Ok(Box::new(Launches { launches, workspace: workspace.bytes, flops: g.flops() }))
+}
+
+/// Adds the parts in their order and writes the results.
+#[allow(clippy::too_many_arguments)]
+pub(super) fn finish(
+    g: &Geometry,
+    image: DType,
+    out: DType,
+    bias: bool,
+    parts: usize,
+    sums: Argument,
+    bias_sums: Argument,
+    gpu: &Gpu,
+) -> Result<Launch> {
+    let (inner, taps) = (g.c / g.groups, g.r * g.s);
+    let sum = if image == DType::F64 { "double" } else { "float" };
+    let macros = [("SUM", sum.to_string()), ("OUT_ELEMENT", cuda_type(out).to_string())];
+    let blocks = (g.k * taps * inner).div_ceil(32) + if bias { g.k.div_ceil(32) } else { 0 };
+    Ok(Launch {
+        function: gpu.function(&FINISH, "conv2d_weight_grad_finish", &macros)?,
+        grid: Grid::line(blocks.max(1), 512),
+        arguments: vec![
+            sums,
+            bias_sums,
+            Argument::Output(0),
+            if bias { Argument::Output(1) } else { Argument::Null },
+            Argument::I32(g.k as i32),
+            Argument::I32(inner as i32),
+            Argument::I32(taps as i32),
+            Argument::I32(parts as i32),
+        ],
+    })
 }
