@@ -146,10 +146,8 @@ class Gather:
     def run(self):
         g, groups = self.g.bytes(), self.g.groups
         blocks = lambda elements: min(max(ceil(elements, 256), 1), 1024)
-        args = [self.weight, self.scale, self.packed, g, self.room, self.columns]
-        kernels.launch(self.pack_key, "conv2d_pack", (blocks(self.deepest * self.columns), self.classes, groups), 256, args)
-        entries = self.room // self.unit
-        kernels.launch(self.pack_key, "conv2d_windows", (blocks(entries), self.classes), 256, [self.windows, g, entries])
+        args = [self.weight, self.scale, self.packed, self.windows, g, self.room, self.columns]
+        kernels.launch(self.pack_key, "conv2d_pack", (blocks(self.deepest * self.columns), self.classes, groups + 1), 256, args)
         args = [self.images, self.packed, self.windows, self.bias, self.out, self.sums, g, self.row_tiles, self.room, self.columns, self.part, int(self.relu)]
         kernels.launch(self.key, "conv2d_gather", (self.blocks, self.parts, groups), threads(self.tile), args)
         if self.parts > 1:
@@ -218,10 +216,9 @@ class Direct:
         self.shared = direct_shared(plan, rows, columns, strides)
         macros = dict(ELEMENT=NAMES[images.dtype], BIAS_ELEMENT=NAMES[bias.dtype if bias is not None else images.dtype], CHANNELS=channels, CHUNK=chunk, WANTED=wanted, BLOCK_K=bk, THREAD_K=tk,
                       R=rows, S=columns, STRIDE_H=strides[0], STRIDE_W=strides[1], TILE_H=th, TILE_W=tw, SHUFFLE_H=shuffle[0], SHUFFLE_W=shuffle[1])
+        macros.update(WEIGHT_ELEMENT=NAMES[weight.dtype], SCALE_ELEMENT=NAMES[weight.dtype], FILTER_R=g.r, FILTER_S=g.s, PADDING_H=g.padding[0], PADDING_W=g.padding[1],
+                      INPUT_GRAD=int(input_grad), FIRST_H=f"({first[0]})", FIRST_W=f"({first[1]})")
         self.key = ("conv2d/conv2d_direct.cu", tuple(macros.items()))
-        self.pack_key = ("conv2d/conv2d_direct_pack.cu", (("WEIGHT_ELEMENT", NAMES[weight.dtype]), ("INPUT_GRAD", int(input_grad))))
-        self.packed = torch.empty(channels * rows * columns * width, device=DEVICE)
-        self.filter = struct.pack("13i", g.k, g.c, g.r, g.s, rows, columns, width, sh, sw, *g.padding, *first)
         self.out = torch.full((g.n, out_h, out_w, g.c if input_grad else g.k), float("nan"), dtype=images.dtype, device=DEVICE)
         tiles = ceil(p, th), ceil(q, tw)
         self.frame = struct.pack("11i", h, w, p, q, *before, out_h, out_w, *tiles, int(relu))
@@ -229,9 +226,8 @@ class Direct:
         self.parts = 1
 
     def run(self):
-        args = [self.weight, self.scale, self.packed, self.filter]
-        kernels.launch(self.pack_key, "conv2d_direct_pack", (min(ceil(self.packed.numel(), 256), 1 << 14),), 256, args)
-        kernels.launch(self.key, "conv2d_direct", self.blocks, self.threads, [self.images, self.packed, self.bias, self.out, self.frame], self.shared)
+        args = [self.images, self.weight, self.scale, self.bias, self.out, self.frame]
+        kernels.launch(self.key, "conv2d_direct", self.blocks, self.threads, args, self.shared)
         return self.out
 
 
@@ -239,7 +235,8 @@ def direct_shared(plan, rows, columns, strides):
     tk, bk, th, tw, chunk = plan
     under = up(3 * strides[1] + columns, 4)
     pitch = up((tw - 4) * strides[1] + under, 4)
-    return 4 * chunk * (((th - 1) * strides[0] + rows) * pitch + rows * columns * bk)
+    vector = next(v for v in (4, 2, 1) if tk % v == 0)
+    return 4 * chunk * (((th - 1) * strides[0] + rows) * pitch + rows * columns * (bk + vector))
 
 
 def direct_plan(n, channels, wanted, rows, columns, strides, p, q, thread_k, multiprocessors=132):

@@ -33,6 +33,7 @@ const INCLUDES: &[(&str, &str)] = &[
     ("prelude.cuh", include_str!("include/prelude.cuh")),
     ("product.cuh", include_str!("include/product.cuh")),
     ("ptx.cuh", include_str!("include/ptx.cuh")),
+    ("staging.cuh", include_str!("include/staging.cuh")),
 ];
 
 /// Machine code.

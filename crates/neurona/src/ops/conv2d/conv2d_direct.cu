@@ -8,12 +8,20 @@
 // The gradient by the input with a stride gives STRIDE_H × STRIDE_W times as many pixels as there are windows: these are
 // then computed as channels of one window, and put in their places at the end (SHUFFLE_H, SHUFFLE_W).
 //
-// ELEMENT, BIAS_ELEMENT: types of images and bias. CHANNELS, WANTED: of input and output (of all places of a window).
-// R, S: taps. BLOCK_K: channels of a block.
-#include "prelude.cuh"
+// ELEMENT, WEIGHT_ELEMENT, SCALE_ELEMENT, BIAS_ELEMENT: types of images, filters [k, c, r, s], their scales and bias.
+// CHANNELS, WANTED: of input and output (of all places of a window). R, S: taps of a window. BLOCK_K: channels of a block.
+// INPUT_GRAD: the gradient by the input, of filters of FILTER_R × FILTER_S; the window's first row and column lie FIRST_H
+// and FIRST_W from its pixel.
+#include "staging.cuh"
 
 #ifndef ELEMENT
 #define ELEMENT float
+#endif
+#ifndef WEIGHT_ELEMENT
+#define WEIGHT_ELEMENT ELEMENT
+#endif
+#ifndef SCALE_ELEMENT
+#define SCALE_ELEMENT WEIGHT_ELEMENT
 #endif
 #ifndef BIAS_ELEMENT
 #define BIAS_ELEMENT ELEMENT
@@ -31,9 +39,16 @@
 #define TILE_H 28
 #define TILE_W 28
 #endif
-#ifndef SHUFFLE_H
+#ifndef INPUT_GRAD
+#define INPUT_GRAD 0
 #define SHUFFLE_H 1
 #define SHUFFLE_W 1
+#define FILTER_R R
+#define FILTER_S S
+#define PADDING_H 0
+#define PADDING_W 0
+#define FIRST_H 0
+#define FIRST_W 0
 #endif
 
 typedef ELEMENT T;
@@ -47,12 +62,13 @@ constexpr int UNDER = ((PIXELS - 1) * STRIDE_W + S + 3) / 4 * 4;
 constexpr int PITCH = ((TILE_W - PIXELS) * STRIDE_W + UNDER + 3) / 4 * 4;
 // As wide as a run of THREAD_K weights can be read.
 constexpr int VECTOR = THREAD_K % 4 == 0 ? 4 : THREAD_K % 2 == 0 ? 2 : 1;
-constexpr int WIDTH = (WANTED + THREAD_K - 1) / THREAD_K * THREAD_K;
+// A little more than needed, so that the taps of a channel, which are neighbours in memory, lie in different banks.
+constexpr int PITCH_K = BLOCK_K + VECTOR;
 struct __align__(4 * VECTOR) Weights { float at[VECTOR]; };
 
 struct Shared {
     float input[CHUNK][ROWS][PITCH];
-    float weight[CHUNK][R][S][BLOCK_K];
+    float weight[CHUNK][R][S][PITCH_K];
 };
 
 struct Frame {
@@ -65,9 +81,63 @@ struct Frame {
     int relu;
 };
 
-// Packed filters are [channel][r][s][WIDTH]. Blocks: x over tiles of images, y over parts of BLOCK_K channels.
+constexpr int PLACES = SHUFFLE_H * SHUFFLE_W, OUT = WANTED / PLACES;
+
+// Puts the weights of CHUNK channels from `chunk` for BLOCK_K outputs from `first` into shared memory.
+__device__ __forceinline__ void stage_weights(Shared &shared, const WEIGHT_ELEMENT *weight, const SCALE_ELEMENT *scale, int chunk, int first) {
+#if INPUT_GRAD
+    auto load = [&](int at) {
+        const int wanted = first + at % BLOCK_K, column = at / BLOCK_K % S, row = at / BLOCK_K / S % R, k = chunk + at / BLOCK_K / S / R;
+        const int place = wanted / OUT, c = wanted % OUT;
+        const int r = place / SHUFFLE_W + PADDING_H - (FIRST_H + row) * SHUFFLE_H;
+        const int s = place % SHUFFLE_W + PADDING_W - (FIRST_W + column) * SHUFFLE_W;
+        const bool there = wanted < WANTED && k < CHANNELS && (u32)r < FILTER_R && (u32)s < FILTER_S;
+        return there ? widen(weight[(((i64)k * OUT + c) * FILTER_R + r) * FILTER_S + s]) : 0.0f;
+    };
+    auto store = [&](int at, float value) { shared.weight[at / BLOCK_K / S / R][at / BLOCK_K / S % R][at / BLOCK_K % S][at % BLOCK_K] = value; };
+#else
+    auto load = [&](int at) {
+        const int tap = at % (R * S), c = chunk + at / (R * S) % CHUNK, k = first + at / (R * S) / CHUNK;
+        if (k >= WANTED || c >= CHANNELS) return 0.0f;
+        const float value = widen(weight[((i64)k * CHANNELS + c) * (R * S) + tap]);
+        return scale ? value * widen(scale[k]) : value;
+    };
+    auto store = [&](int at, float value) { (&shared.weight[at / (R * S) % CHUNK][0][0][0])[at % (R * S) * PITCH_K + at / (R * S) / CHUNK] = value; };
+#endif
+    stage<float, CHUNK * R * S * BLOCK_K, THREADS, 8>(load, store);
+}
+
+// Puts the input under a tile, from row `top` and column `left` of an image, into shared memory.
+__device__ __forceinline__ void stage_input(Shared &shared, const T *image, int height, int width, int top, int left, int chunk) {
+    auto inside = [&](int y, int x) { return (u32)(top + y) < (u32)height && (u32)(left + x) < (u32)width; };
+    auto address = [&](int y, int x, int c) { return image + ((i64)(top + y) * width + left + x) * CHANNELS + chunk + c; };
+    if (CHANNELS % 4 == 0 && CHUNK % 4 == 0) {
+        struct __align__(4 * sizeof(T)) Four { T at[4]; };
+        constexpr int FOURS = CHUNK / 4 > 0 ? CHUNK / 4 : 1;
+        auto load = [&](int at) {
+            const int c = at % FOURS * 4, x = at / FOURS % PITCH, y = at / FOURS / PITCH;
+            const bool there = inside(y, x) && (CHANNELS % CHUNK == 0 || chunk + c < CHANNELS);
+            return there ? *(const Four *)address(y, x, c) : Four{};
+        };
+        auto store = [&](int at, const Four &four) {
+#pragma unroll
+            for (int j = 0; j < 4; j++) shared.input[at % FOURS * 4 + j][at / FOURS / PITCH][at / FOURS % PITCH] = widen(four.at[j]);
+        };
+        stage<Four, ROWS * PITCH * FOURS, THREADS, 4>(load, store);
+    } else {
+        auto load = [&](int at) {
+            const int c = at % CHUNK, x = at / CHUNK % PITCH, y = at / CHUNK / PITCH;
+            const bool there = inside(y, x) && (CHANNELS % CHUNK == 0 || chunk + c < CHANNELS);
+            return there ? widen(*address(y, x, c)) : 0.0f;
+        };
+        auto store = [&](int at, float value) { shared.input[at % CHUNK][at / CHUNK / PITCH][at / CHUNK % PITCH] = value; };
+        stage<float, ROWS * PITCH * CHUNK, THREADS, 8>(load, store);
+    }
+}
+
+// Blocks: x over tiles of images, y over parts of BLOCK_K channels.
 extern "C" __global__ void __launch_bounds__(THREADS, 2)
-conv2d_direct(const T *__restrict__ images, const float *__restrict__ packed, const BIAS_ELEMENT *__restrict__ bias, T *__restrict__ out, const Frame f) {
+conv2d_direct(const T *__restrict__ images, const WEIGHT_ELEMENT *__restrict__ weight, const SCALE_ELEMENT *__restrict__ scale, const BIAS_ELEMENT *__restrict__ bias, T *__restrict__ out, const Frame f) {
     extern __shared__ __align__(128) unsigned char room[];
     Shared &shared = *(Shared *)room;
     const int tile_w = blockIdx.x % f.tiles_w * TILE_W, tile_h = blockIdx.x / f.tiles_w % f.tiles_h * TILE_H;
@@ -86,16 +156,8 @@ conv2d_direct(const T *__restrict__ images, const float *__restrict__ packed, co
 
     for (int chunk = 0; chunk < CHANNELS; chunk += CHUNK) {
         if (chunk > 0) __syncthreads();
-        for (int at = threadIdx.x; at < ROWS * PITCH * CHUNK; at += THREADS) {
-            const int c = at % CHUNK, x = at / CHUNK % PITCH, y = at / CHUNK / PITCH;
-            const bool inside = (u32)(top + y) < (u32)f.h && (u32)(left + x) < (u32)f.w && (CHANNELS % CHUNK == 0 || chunk + c < CHANNELS);
-            shared.input[c][y][x] = inside ? widen(from[((i64)(top + y) * f.w + left + x) * CHANNELS + chunk + c]) : 0.0f;
-        }
-        for (int at = threadIdx.x; at < CHUNK * R * S * BLOCK_K; at += THREADS) {
-            const int c = at / (R * S * BLOCK_K);
-            const bool there = (WIDTH % BLOCK_K == 0 || first_k + at % BLOCK_K < WIDTH) && (CHANNELS % CHUNK == 0 || chunk + c < CHANNELS);
-            (&shared.weight[0][0][0][0])[at] = there ? packed[(i64)(chunk * R * S + at / BLOCK_K) * WIDTH + first_k + at % BLOCK_K] : 0.0f;
-        }
+        stage_input(shared, from, f.h, f.w, top, left, chunk);
+        stage_weights(shared, weight, scale, chunk, first_k);
         __syncthreads();
         for (int c = 0; c < CHUNK; c++)
 #pragma unroll 1
@@ -108,22 +170,21 @@ conv2d_direct(const T *__restrict__ images, const float *__restrict__ packed, co
                 }
 #pragma unroll
                 for (int s = 0; s < S; s++) {
-                    float weight[THREAD_K];
+                    float by[THREAD_K];
 #pragma unroll
                     for (int j = 0; j < THREAD_K; j += VECTOR) {
                         const Weights several = *(const Weights *)&shared.weight[c][r][s][k + j];
 #pragma unroll
-                        for (int l = 0; l < VECTOR; l++) weight[j + l] = several.at[l];
+                        for (int l = 0; l < VECTOR; l++) by[j + l] = several.at[l];
                     }
 #pragma unroll
                     for (int i = 0; i < PIXELS; i++)
 #pragma unroll
-                        for (int j = 0; j < THREAD_K; j++) sum[i][j] += under[i * STRIDE_W + s] * weight[j];
+                        for (int j = 0; j < THREAD_K; j++) sum[i][j] += under[i * STRIDE_W + s] * by[j];
                 }
             }
     }
 
-    constexpr int PLACES = SHUFFLE_H * SHUFFLE_W, OUT = WANTED / PLACES;
     if (tile_h + row >= f.p) return;
 #pragma unroll
     for (int i = 0; i < PIXELS; i++) {

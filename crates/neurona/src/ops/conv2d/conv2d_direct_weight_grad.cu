@@ -6,7 +6,7 @@
 // its own rows. Sums of a bias come from threads whose input is a row of ones.
 //
 // ELEMENT: type of the images. CHANNELS, WANTED: of input and output. R, S: taps.
-#include "prelude.cuh"
+#include "staging.cuh"
 
 #ifndef ELEMENT
 #define ELEMENT float
@@ -72,16 +72,26 @@ conv2d_direct_weight_grad(const T *__restrict__ images, const T *__restrict__ dy
         const T *const from = images + image * f.h * f.w * CHANNELS, *const gradients = dy + image * f.p * f.q * WANTED;
         const int top = tile_h * STRIDE_H - f.padding_h, left = tile_w * STRIDE_W - f.padding_w;
         __syncthreads();
-        for (int at = threadIdx.x; at < ROWS * COLUMNS * CHANNELS; at += THREADS) {
-            const int channel = at % CHANNELS, x = at / CHANNELS % COLUMNS, y = at / CHANNELS / COLUMNS;
-            const bool inside = (u32)(top + y) < (u32)f.h && (u32)(left + x) < (u32)f.w;
-            shared.input[channel][y][x] = inside ? widen(from[((i64)(top + y) * f.w + left + x) * CHANNELS + channel]) : 0.0f;
-        }
-        for (int at = threadIdx.x; at < TILE_H * TILE_W * WIDTH; at += THREADS) {
-            const int wanted = at % WIDTH, x = at / WIDTH % TILE_W, y = at / WIDTH / TILE_W;
-            const bool inside = wanted < WANTED && tile_h + y < f.p && tile_w + x < f.q;
-            (&shared.gradient[0][0][0])[at] = inside ? widen(gradients[((i64)(tile_h + y) * f.q + tile_w + x) * WANTED + wanted]) : 0.0f;
-        }
+        stage<float, ROWS * COLUMNS * CHANNELS, THREADS, 8>(
+            [&](int at) {
+                const int channel = at % CHANNELS, x = at / CHANNELS % COLUMNS, y = at / CHANNELS / COLUMNS;
+                const bool inside = (u32)(top + y) < (u32)f.h && (u32)(left + x) < (u32)f.w;
+                return inside ? widen(from[((i64)(top + y) * f.w + left + x) * CHANNELS + channel]) : 0.0f;
+            },
+            [&](int at, float value) { shared.input[at % CHANNELS][at / CHANNELS / COLUMNS][at / CHANNELS % COLUMNS] = value; });
+        // Runs of V channels of the output's gradient.
+        constexpr int V = WANTED % 4 == 0 && WIDTH == WANTED ? 4 : WANTED % 2 == 0 && WIDTH == WANTED ? 2 : 1;
+        struct __align__(V * sizeof(T)) Run { T at[V]; };
+        stage<Run, TILE_H * TILE_W * WIDTH / V, THREADS, 8>(
+            [&](int at) {
+                const int wanted = at % (WIDTH / V) * V, x = at / (WIDTH / V) % TILE_W, y = at / (WIDTH / V) / TILE_W;
+                const bool inside = wanted < WANTED && tile_h + y < f.p && tile_w + x < f.q;
+                return inside ? *(const Run *)&gradients[((i64)(tile_h + y) * f.q + tile_w + x) * WANTED + wanted] : Run{};
+            },
+            [&](int at, const Run &run) {
+#pragma unroll
+                for (int j = 0; j < V; j++) (&shared.gradient[0][0][0])[at * V + j] = widen(run.at[j]);
+            });
         __syncthreads();
         if (!works) continue;
         for (int y = slice; y < TILE_H; y += SLICES) {

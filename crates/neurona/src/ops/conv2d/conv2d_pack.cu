@@ -34,32 +34,8 @@ __device__ __forceinline__ void taps_of(const Geometry &g, int group, Taps &down
 #endif
 }
 
-// Blocks: x over depths and columns, y over classes, z over groups. `room`: depths kept for a class; `columns`: for a row.
-extern "C" __global__ void conv2d_pack(const Weight *__restrict__ weight, const SCALE_ELEMENT *__restrict__ scale, SUM *__restrict__ packed, const Geometry g, const int room, const int columns) {
-    Taps down, right;
-    taps_of(g, blockIdx.y, down, right);
-    const int inner = g.c / g.groups, outer = g.k / g.groups;
-    const int channels = INPUT_GRAD ? outer : inner, wanted = INPUT_GRAD ? inner : outer;
-    const int depths = down.count * right.count * channels;
-    SUM *const to = packed + ((i64)blockIdx.y * g.groups + blockIdx.z) * room * columns;
-    for (i64 at = first_element(); at < (i64)depths * columns; at += element_stride()) {
-        const int depth = (int)(at / columns), column = (int)(at % columns);
-        const int tap = depth / channels, channel = depth % channels;
-        const int r = down.at(tap / right.count), s = right.at(tap % right.count);
-        const int k = blockIdx.z * outer + (INPUT_GRAD ? channel : column), c = INPUT_GRAD ? column : channel;
-        SUM value = SUM(0);
-        if (column < wanted) {
-            value = SUM(widen(weight[(((i64)k * inner + c) * g.r + r) * g.s + s]));
-            if (scale) value *= SUM(widen(scale[k]));
-        }
-        to[at] = value;
-    }
-}
-
-// Blocks: x over entries, y over classes. `entries`: for a class.
-extern "C" __global__ void conv2d_windows(Window *__restrict__ table, const Geometry g, const int entries) {
-    Taps down, right;
-    taps_of(g, blockIdx.y, down, right);
+// The windows of a class.
+__device__ __forceinline__ void write_windows(Window *table, const Geometry &g, const Taps &down, const Taps &right, int entries) {
     const int channels = (INPUT_GRAD ? g.k : g.c) / g.groups;
     const int depths = down.count * right.count * channels;
     for (int at = (int)first_element(); at < entries; at += (int)element_stride()) {
@@ -78,6 +54,30 @@ extern "C" __global__ void conv2d_windows(Window *__restrict__ table, const Geom
             window.offset = (window.down * g.w + window.right) * g.c + channel;
 #endif
         }
-        table[(i64)blockIdx.y * entries + at] = window;
+        table[at] = window;
+    }
+}
+
+// Blocks: x over depths and columns, y over classes, z over groups and then the windows. `room`: depths kept for a class;
+// `columns`: for a row.
+extern "C" __global__ void conv2d_pack(const Weight *__restrict__ weight, const SCALE_ELEMENT *__restrict__ scale, SUM *__restrict__ packed, Window *__restrict__ windows, const Geometry g, const int room, const int columns) {
+    Taps down, right;
+    taps_of(g, blockIdx.y, down, right);
+    if (blockIdx.z == g.groups) return write_windows(windows + (i64)blockIdx.y * (room / UNIT), g, down, right, room / UNIT);
+    const int inner = g.c / g.groups, outer = g.k / g.groups;
+    const int channels = INPUT_GRAD ? outer : inner, wanted = INPUT_GRAD ? inner : outer;
+    const int depths = down.count * right.count * channels;
+    SUM *const to = packed + ((i64)blockIdx.y * g.groups + blockIdx.z) * room * columns;
+    for (i64 at = first_element(); at < (i64)depths * columns; at += element_stride()) {
+        const int depth = (int)(at / columns), column = (int)(at % columns);
+        const int tap = depth / channels, channel = depth % channels;
+        const int r = down.at(tap / right.count), s = right.at(tap % right.count);
+        const int k = blockIdx.z * outer + (INPUT_GRAD ? channel : column), c = INPUT_GRAD ? column : channel;
+        SUM value = SUM(0);
+        if (column < wanted) {
+            value = SUM(widen(weight[(((i64)k * inner + c) * g.r + r) * g.s + s]));
+            if (scale) value *= SUM(widen(scale[k]));
+        }
+        to[at] = value;
     }
 }

@@ -8,7 +8,6 @@ use crate::cuda::{Gpu, Source, cuda_type};
 use crate::ops::conv2d::cpu::Geometry;
 use crate::tensor::DType;
 
-const PACK: Source = Source::embedded("conv2d_direct_pack.cu", include_str!("../conv2d_direct_pack.cu"));
 const DIRECT: Source = Source::embedded("conv2d_direct.cu", include_str!("../conv2d_direct.cu"));
 const WEIGHT_GRAD: Source =
     Source::embedded("conv2d_direct_weight_grad.cu", include_str!("../conv2d_direct_weight_grad.cu"));
@@ -128,7 +127,8 @@ impl Tile {
         let ([r, s], [down, right]) = (windows.taps, windows.stride);
         let under = ((PIXELS - 1) * right + s).next_multiple_of(4);
         let pitch = ((self.w - PIXELS) * right + under).next_multiple_of(4);
-        4 * self.chunk * (((self.h - 1) * down + r) * pitch + r * s * self.block_k)
+        let vector = [4, 2, 1].into_iter().find(|v| self.thread_k.is_multiple_of(*v)).unwrap_or(1);
+        4 * self.chunk * (((self.h - 1) * down + r) * pitch + r * s * (self.block_k + vector))
     }
 }
 
@@ -180,16 +180,8 @@ fn launches(
     if shared > SHARED || blocks >= 1 << 31 {
         return Ok(None);
     }
-    let mut workspace = Workspace::default();
-    let elements = windows.channels * r * s * width;
-    let packed = workspace.take(4 * elements);
     let operand = |position: Option<usize>| position.map_or(Argument::Null, Argument::Input);
     let name = |dtype: DType| cuda_type(dtype).to_string();
-    let pack_macros = [
-        ("WEIGHT_ELEMENT", name(weight)),
-        ("SCALE_ELEMENT", name(epilogue.scale.map_or(weight, |(_, dtype)| dtype))),
-        super::flag("INPUT_GRAD", input_grad),
-    ];
     let sizes = [
         ("CHANNELS", windows.channels),
         ("CHUNK", tile.chunk),
@@ -204,13 +196,21 @@ fn launches(
         ("TILE_W", tile.w),
         ("SHUFFLE_H", windows.shuffle[0]),
         ("SHUFFLE_W", windows.shuffle[1]),
+        ("FILTER_R", g.r),
+        ("FILTER_S", g.s),
+        ("PADDING_H", g.padding[0]),
+        ("PADDING_W", g.padding[1]),
+        ("INPUT_GRAD", usize::from(input_grad)),
     ];
-    let mut macros =
-        vec![("ELEMENT", name(image)), ("BIAS_ELEMENT", name(epilogue.bias.map_or(image, |(_, dtype)| dtype)))];
+    let mut macros = vec![
+        ("ELEMENT", name(image)),
+        ("WEIGHT_ELEMENT", name(weight)),
+        ("SCALE_ELEMENT", name(epilogue.scale.map_or(weight, |(_, dtype)| dtype))),
+        ("BIAS_ELEMENT", name(epilogue.bias.map_or(image, |(_, dtype)| dtype))),
+    ];
     macros.extend(sizes.map(|(macro_name, value)| (macro_name, value.to_string())));
     let [before_h, before_w] = windows.before;
-    let filter = [g.k, g.c, g.r, g.s, r, s, width, g.stride[0], g.stride[1], g.padding[0], g.padding[1]];
-    let filter = numbers(filter.into_iter().map(|size| size as i64).chain([-before_h, -before_w]))?;
+    macros.extend([("FIRST_H", format!("({})", -before_h)), ("FIRST_W", format!("({})", -before_w))]);
     let sizes = |list: &[usize]| list.iter().map(|size| *size as i64).collect::<Vec<_>>();
     let frame = [
         sizes(&[windows.input[0], windows.input[1], p, q]),
@@ -218,34 +218,23 @@ fn launches(
         sizes(&[windows.result[0], windows.result[1], tiles[0], tiles[1]]),
         vec![i64::from(epilogue.relu)],
     ];
-    let launches = vec![
-        Launch {
-            function: gpu.function(&PACK, "conv2d_direct_pack", &pack_macros)?,
-            grid: Grid::over(elements),
-            arguments: vec![
-                Argument::Input(1),
-                operand(epilogue.scale.map(|(position, _)| position)),
-                packed.clone(),
-                filter,
-            ],
+    let launches = vec![Launch {
+        function: gpu.function(&DIRECT, "conv2d_direct", &macros)?,
+        grid: Grid {
+            blocks: [blocks as u32, width.div_ceil(tile.block_k) as u32, 1],
+            threads: [tile.threads(), 1, 1],
+            shared: shared as u32,
         },
-        Launch {
-            function: gpu.function(&DIRECT, "conv2d_direct", &macros)?,
-            grid: Grid {
-                blocks: [blocks as u32, width.div_ceil(tile.block_k) as u32, 1],
-                threads: [tile.threads(), 1, 1],
-                shared: shared as u32,
-            },
-            arguments: vec![
-                Argument::Input(0),
-                packed,
-                operand(epilogue.bias.map(|(position, _)| position)),
-                Argument::Output(0),
-                numbers(frame.concat())?,
-            ],
-        },
-    ];
-    Ok(Some(Box::new(Launches { launches, workspace: workspace.bytes, flops: g.flops() })))
+        arguments: vec![
+            Argument::Input(0),
+            Argument::Input(1),
+            operand(epilogue.scale.map(|(position, _)| position)),
+            operand(epilogue.bias.map(|(position, _)| position)),
+            Argument::Output(0),
+            numbers(frame.concat())?,
+        ],
+    }];
+    Ok(Some(Box::new(Launches { launches, workspace: 0, flops: g.flops() })))
 }
 
 /// The gradients by filters and bias, where that suits.
@@ -306,11 +295,7 @@ pub(super) fn weight_grad(
     let launches = vec![
         Launch {
             function: gpu.function(&WEIGHT_GRAD, "conv2d_direct_weight_grad", &macros)?,
-            grid: Grid {
-                blocks: [parts as u32, 1, 1],
-                threads: [threads as u32, 1, 1],
-                shared: shared as u32,
-            },
+            grid: Grid { blocks: [parts as u32, 1, 1], threads: [threads as u32, 1, 1], shared: shared as u32 },
             arguments: vec![
                 Argument::Input(0),
                 Argument::Input(1),

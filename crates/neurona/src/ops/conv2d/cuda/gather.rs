@@ -135,7 +135,7 @@ impl Pass<'_> {
             Launch {
                 function: gpu.function(&PACK, "conv2d_pack", &pack_macros)?,
                 grid: Grid {
-                    blocks: [blocks_of(deepest * columns), classes as u32, g.groups as u32],
+                    blocks: [blocks_of(deepest * columns), classes as u32, g.groups as u32 + 1],
                     threads: [256, 1, 1],
                     shared: 0,
                 },
@@ -143,15 +143,11 @@ impl Pass<'_> {
                     Argument::Input(1),
                     operand(epilogue.scale.map(|(i, _)| i)),
                     packed.clone(),
+                    windows.clone(),
                     geometry.clone(),
                     number(room),
                     number(columns),
                 ],
-            },
-            Launch {
-                function: gpu.function(&PACK, "conv2d_windows", &pack_macros)?,
-                grid: Grid { blocks: [blocks_of(room / unit), classes as u32, 1], threads: [256, 1, 1], shared: 0 },
-                arguments: vec![windows.clone(), geometry.clone(), number(room / unit)],
             },
             Launch {
                 function: gpu.function(&GATHER, "conv2d_gather", &macros)?,
