@@ -33,6 +33,8 @@ struct Report {
     /// The kernels in use, and the threads.
     kernels: String,
     threads: usize,
+    /// NVIDIA's libraries, which a GPU can use beside Neurona's own kernels.
+    libraries: Vec<LibraryReport>,
     /// Where networks can run in this build.
     devices: Vec<String>,
     /// Variables that change what Neurona does.
@@ -44,6 +46,30 @@ struct Report {
     unfinished_bytes: u64,
     current_folder_writable: bool,
     advice: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct LibraryReport {
+    name: &'static str,
+    version: Option<String>,
+    path: Option<PathBuf>,
+    /// Why it cannot be used.
+    problem: Option<String>,
+    /// What its absence costs.
+    without: Option<&'static str>,
+}
+
+impl From<neurona::VendorLibrary> for LibraryReport {
+    fn from(library: neurona::VendorLibrary) -> Self {
+        let neurona::VendorLibrary { name, found, without } = library;
+        match found {
+            Ok(found) => {
+                let (version, path) = (Some(found.version), Some(found.path));
+                LibraryReport { name, version, path, problem: None, without }
+            }
+            Err(problem) => LibraryReport { name, version: None, path: None, problem: Some(problem), without },
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -80,6 +106,7 @@ impl Report {
             machine: Machine::look(),
             kernels: format!("{:?}", neurona::cpu::simd::isa()).to_lowercase(),
             threads: neurona::num_threads(),
+            libraries: neurona::vendor_libraries().into_iter().map(Into::into).collect(),
             devices: vec!["cpu".to_string()],
             settings: settings(),
             data_folder_writable: data.as_deref().is_some_and(writable),
@@ -122,6 +149,11 @@ impl Report {
             "there is less than 1 GiB of memory: use small batches".into(),
         );
         when(!machine.gpus.is_empty(), "there is a GPU, but this build runs on CPU cores only".into());
+        for library in self.libraries.iter().filter(|_| !machine.gpus.is_empty()) {
+            if let (Some(problem), Some(without)) = (&library.problem, library.without) {
+                when(true, format!("without {} {without}: {problem}", library.name));
+            }
+        }
         when(!self.current_folder_writable, "nothing can be written here: give train --output FOLDER".into());
         when(self.data_folder.is_none(), "there is no folder for data sets: set NEURONA_DATA".into());
         when(
@@ -154,6 +186,11 @@ impl Report {
         let library = machine.libcuda.as_ref().map_or(String::new(), |path| format!(", {}", path.display()));
         let driver = machine.nvidia_driver.clone().unwrap_or_else(|| "none".to_string());
         line("NVIDIA driver", format!("{driver}{library}"));
+        for (i, library) in self.libraries.iter().enumerate() {
+            let version = library.version.as_deref().unwrap_or("none");
+            let path = library.path.as_ref().map_or(String::new(), |path| format!(", {}", path.display()));
+            line(if i == 0 { "libraries" } else { "" }, format!("{} {version}{path}", library.name));
+        }
         line("runs on", list(&self.devices));
         line("settings", list(&self.settings));
         let data = self.data_folder.as_ref().map_or_else(unknown, |data| data.display().to_string());

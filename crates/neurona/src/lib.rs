@@ -59,12 +59,14 @@ pub mod schedule;
 pub mod tensor;
 pub mod train;
 
+pub use cuda::choice::{Kernels, kernels, set_kernels};
+pub use cuda::vendor::{FoundLibrary, VendorLibrary, vendor_libraries};
 pub use error::{Error, OpError, Place, Result};
 pub use graph::cell::Cell;
 pub use graph::debug::{set_check_finite, set_debug};
 #[doc(hidden)]
 pub use graph::engine::observe_runs;
-pub use graph::engine::{Stats, num_threads, set_fusion, set_num_threads, stats};
+pub use graph::engine::{Stats, autocast, num_threads, set_autocast, set_fusion, set_num_threads, stats};
 pub use ops::batch_norm::{Normalized, RunningStats};
 pub use ops::conv2d::Conv2dOptions;
 pub use ops::cross_entropy::{CrossEntropyOptions, Reduction};

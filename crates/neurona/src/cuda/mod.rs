@@ -2,14 +2,19 @@
 //! needed: the same binary runs on machines that have none of them.
 
 mod capture;
+pub(crate) mod choice;
 mod compiler;
+pub(crate) mod cut;
 pub(crate) mod driver;
+pub(crate) mod elementwise;
 pub(crate) mod gpu;
+pub(crate) mod index;
 pub(crate) mod kernel;
 pub(crate) mod memory;
 pub(crate) mod product;
 pub(crate) mod runner;
 pub(crate) mod transfer;
+pub(crate) mod vendor;
 
 pub(crate) use compiler::Source;
 pub(crate) use gpu::Gpu;

@@ -8,10 +8,10 @@ use super::{debug, gradient, ir, lower};
 use crate::cpu::runner::Runner;
 use crate::cpu::storage::{self, Storage};
 use crate::cuda;
-use crate::tensor::{Device, Tensor};
+use crate::tensor::{DType, Device, Tensor};
 use crate::{Error, Result};
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -30,8 +30,17 @@ struct Engine {
     gpus: HashMap<usize, cuda::runner::Runner>,
 }
 
-/// What a plan is found by: the digest of its line, whether ops are fused, and where it runs.
-type Key = (u64, bool, Device);
+/// What a plan is found by.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Key {
+    /// Of the line.
+    digest: u64,
+    fuse: bool,
+    device: Device,
+    /// The type of matrix work on a GPU, and whose kernels do it.
+    mixed: Option<DType>,
+    kernels: cuda::choice::Kernels,
+}
 
 /// How often plans were made and run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -44,7 +53,11 @@ pub struct Stats {
     pub runs: u64,
     /// Forwards that ran a second time because a value was read before `backward`.
     pub again: u64,
-    /// Bytes of the arena.
+    /// Plans captured as one graph on a GPU.
+    pub captured: u64,
+    /// Runs that were a single launch.
+    pub replayed: u64,
+    /// Bytes of the arenas.
     pub arena: usize,
     /// Time spent in kernels.
     pub running: Duration,
@@ -83,7 +96,14 @@ fn engine() -> MutexGuard<'static, Engine> {
 /// ```
 pub fn stats() -> Stats {
     let engine = engine();
-    Stats { arena: engine.runner.arena_bytes(), near_misses: engine.misses.total, ..engine.stats }
+    let gpus = || engine.gpus.values();
+    Stats {
+        arena: engine.runner.arena_bytes() + gpus().map(|gpu| gpu.arena_bytes()).sum::<usize>(),
+        near_misses: engine.misses.total,
+        captured: gpus().map(|gpu| gpu.captured).sum(),
+        replayed: gpus().map(|gpu| gpu.replayed).sum(),
+        ..engine.stats
+    }
 }
 
 /// Sets the number of threads that plans run on; the results do not depend on it.
@@ -99,6 +119,39 @@ pub fn num_threads() -> usize {
 /// Switches fusion off or on again: without it every op is a step of its own. For tests and for finding faults.
 pub fn set_fusion(on: bool) {
     FUSE.store(on, Ordering::Relaxed);
+}
+
+static MIXED: AtomicU8 = AtomicU8::new(0);
+
+/// Mixed precision on GPUs: `Some(DType::BF16)` or `Some(DType::F16)` does matrix work in 16 bits from now on, with f32
+/// sums, statistics and parameters; `None` does all in f32. It changes how plans run, not the types users see. With f16
+/// use a [`GradScaler`](crate::optim::GradScaler). CPU cores always compute in f32.
+///
+/// ```
+/// use neurona::{DType, set_autocast};
+/// set_autocast(Some(DType::BF16))?;
+/// assert!(set_autocast(Some(DType::I64)).is_err());
+/// set_autocast(None)?;
+/// # Ok::<(), neurona::Error>(())
+/// ```
+pub fn set_autocast(dtype: Option<DType>) -> Result<()> {
+    let code = match dtype {
+        None | Some(DType::F32) => 0,
+        Some(DType::BF16) => 1,
+        Some(DType::F16) => 2,
+        Some(other) => return Err(Error::Argument(format!("mixed precision works in bf16 or f16, not in {other}"))),
+    };
+    MIXED.store(code, Ordering::Relaxed);
+    Ok(())
+}
+
+/// The type of matrix work on GPUs, when it is not f32.
+pub fn autocast() -> Option<DType> {
+    match MIXED.load(Ordering::Relaxed) {
+        1 => Some(DType::BF16),
+        2 => Some(DType::F16),
+        _ => None,
+    }
 }
 
 /// The storage of a tensor's value in host memory, computed now when it has not been yet.
@@ -192,7 +245,8 @@ impl Engine {
             tracing::debug!("a value was read before backward(): its forward runs again");
         }
         let fuse = FUSE.load(Ordering::Relaxed) && !debug::settings().check;
-        let key = (self.trace.words.digest(), fuse, device);
+        let mixed = if device == Device::Cpu { None } else { autocast() };
+        let key = Key { digest: self.trace.words.digest(), fuse, device, mixed, kernels: cuda::choice::kernels() };
         self.clock += 1;
         let known =
             self.plans.get(&key).and_then(|list| list.iter().position(|(plan, _)| plan.words == self.trace.words));
@@ -219,8 +273,11 @@ impl Engine {
         self.misses.report(&self.trace, self.plans.values().flatten().map(|(plan, _)| &plan.words));
         let expansion = gradient::expand(&self.trace)?;
         let graph = ir::build(&self.trace, &expansion, self.walk)?;
-        let graph = lower::lower(graph, key.1, key.2)?;
-        let plan = Plan::new(&graph, &self.trace, self.walk, key.2)?;
+        let graph = lower::lower(graph, key.fuse, key.device, key.mixed)?;
+        let plan = Plan::new(&graph, &self.trace, self.walk, key.device)?;
+        if key.device != Device::Cpu {
+            cuda::choice::save();
+        }
         self.stats.compiled += 1;
         debug::show(&plan);
         if self.plans.values().map(Vec::len).sum::<usize>() >= PLANS {

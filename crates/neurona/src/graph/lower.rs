@@ -6,17 +6,22 @@
 mod elementwise;
 mod fold;
 mod layout;
+mod precision;
 
 use super::ir::{Ir, IrNode, Kind, Value};
 use crate::Result;
 use crate::ops::{Op, Run, cast::Cast};
-use crate::tensor::Device;
+use crate::tensor::{DType, Device};
 use smallvec::{SmallVec, smallvec};
 use std::collections::{HashMap, HashSet};
 
 /// Runs all passes. Without `fuse`, every op stays a step of its own.
-pub(crate) fn lower(ir: Ir, fuse: bool, device: Device) -> Result<Ir> {
-    let ir = if device == Device::Cpu { widen(ir)? } else { ir };
+pub(crate) fn lower(ir: Ir, fuse: bool, device: Device, mixed: Option<DType>) -> Result<Ir> {
+    let ir = match (device, mixed) {
+        (Device::Cpu, _) => widen(ir)?,
+        (_, Some(narrow)) => precision::mix(ir, narrow)?,
+        _ => ir,
+    };
     let ir = if fuse { fuse_relu(fold::batch_norm(ir)?)? } else { ir };
     let ir = layout::choose(ir)?;
     let ir = elementwise::group(ir, fuse)?;
@@ -28,7 +33,7 @@ pub(crate) fn lower(ir: Ir, fuse: bool, device: Device) -> Result<Ir> {
 fn widen(ir: Ir) -> Result<Ir> {
     ir.rewrite(|new, _, node| {
         let Kind::Op(op) = &node.kind else { return Ok(new.take(node)) };
-        let narrow = |d: crate::DType| d.compute() != d;
+        let narrow = |d: DType| d.compute() != d;
         let touches = node.inputs.iter().any(|v| narrow(new.meta(*v).dtype));
         if !matches!(op.run(), Run::Kernel) || op.moves_only() || !touches {
             return Ok(new.take(node));
@@ -49,7 +54,7 @@ fn widen(ir: Ir) -> Result<Ir> {
     })
 }
 
-fn convert(new: &mut Ir, v: Value, to: crate::DType, node: &IrNode) -> Result<Value> {
+fn convert(new: &mut Ir, v: Value, to: DType, node: &IrNode) -> Result<Value> {
     Ok(Value { node: new.add(Op::Cast(Cast { to }), &[v], node.place.clone())?, out: 0 })
 }
 

@@ -65,6 +65,8 @@ pub(crate) struct Conv2dWeightGrad {
     pub options: Conv2dOptions,
     pub kernel: [usize; 2],
     pub bias: bool,
+    /// Set by the lowering pass: f32 results from 16-bit operands.
+    pub wide: bool,
 }
 
 impl Conv2dOptions {
@@ -122,7 +124,9 @@ impl Operation for Conv2d {
         operands.extend(inputs.get(2).map(|b| ("bias", *b)));
         let wrong = |problem: String| Error::operands("conv2d", problem, &operands);
         let g = self.options.check(x, w).map_err(wrong)?;
-        if inputs.iter().any(|m| m.dtype != x.dtype) || !x.dtype.is_float() {
+        // Mixed precision rounds f32 filters while it packs them.
+        let fits = |m: &Meta| m.dtype == x.dtype || x.dtype.compute() != x.dtype && m.dtype == DType::F32;
+        if !inputs.iter().all(|m| fits(m)) || !x.dtype.is_float() {
             return Err(wrong("needs floating-point operands of one type".into()));
         }
         if inputs.get(2).is_some_and(|b| b.shape[..] != [g.k]) {
@@ -144,7 +148,7 @@ impl Operation for Conv2d {
         let mut gradients = vec![by_x, None, None];
         if at.wants[1] || bias {
             let kernel = [w.shape()[2], w.shape()[3]];
-            let by_w = Tensor::apply_all(Conv2dWeightGrad { options, kernel, bias }, &[x, dy])?;
+            let by_w = Tensor::apply_all(Conv2dWeightGrad { options, kernel, bias, wide: false }, &[x, dy])?;
             by_w.into_iter().enumerate().for_each(|(i, g)| gradients[i + 1] = Some(g));
         }
         gradients.truncate(at.inputs.len());
@@ -212,10 +216,11 @@ impl Operation for Conv2dWeightGrad {
     fn outputs(&self, inputs: &[&Meta]) -> Result<Metas> {
         let (x, dy) = (inputs[0], inputs[1]);
         let k = dy.shape[1];
-        let weight = Meta::new([k, x.shape[1] / self.options.groups, self.kernel[0], self.kernel[1]], x.dtype);
+        let dtype = if self.wide { DType::F32 } else { x.dtype };
+        let weight = Meta::new([k, x.shape[1] / self.options.groups, self.kernel[0], self.kernel[1]], dtype);
         let mut metas: Metas = smallvec![weight];
         if self.bias {
-            metas.push(Meta::new([k], x.dtype));
+            metas.push(Meta::new([k], dtype));
         }
         Ok(metas)
     }

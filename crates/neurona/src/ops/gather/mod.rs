@@ -1,13 +1,16 @@
 //! Elements by their places: `index_select`, `gather`.
 
 mod cpu;
+mod cuda;
 
+use super::movement::{Origin, places};
 use super::slice::resized;
 use super::{At, Operation, one};
 use crate::cpu::kernel::Kernel;
+use crate::cuda::Gpu;
 use crate::graph::ir::Operand;
 use crate::graph::node::Metas;
-use crate::tensor::{DType, Meta, Shape, Tensor, here, with_storage_type};
+use crate::tensor::{DType, Device, Meta, Shape, Tensor, here, with_storage_type};
 use crate::{Error, Result};
 
 /// Operands: x and the places along a dimension (i64), which are one line for all (`lines`), or one place for each
@@ -61,6 +64,11 @@ impl Operation for Gather {
         let sizes = cpu::Sizes::new(&x.shape, self.dim, y.shape[self.dim], self.lines);
         Ok(with_storage_type!(x.dtype, T => Box::new(cpu::Gather::<T>::new(sizes))))
     }
+    fn cuda(&self, inputs: &[Operand], outputs: &[Operand], gpu: &Gpu) -> Result<Box<dyn crate::cuda::kernel::Kernel>> {
+        let (x, y) = (&inputs[0].meta, &outputs[0].meta);
+        let origin = if self.lines { Origin::Lines } else { Origin::Each };
+        places(x.dtype, &x.shape, &y.shape, self.dim, origin, gpu)
+    }
 }
 
 impl Operation for ScatterAdd {
@@ -81,6 +89,10 @@ impl Operation for ScatterAdd {
             DType::F64 => Box::new(cpu::ScatterAdd::<f64>::new(sizes)),
             _ => Box::new(cpu::ScatterAdd::<f32>::new(sizes)),
         })
+    }
+    fn cuda(&self, inputs: &[Operand], outputs: &[Operand], gpu: &Gpu) -> Result<Box<dyn crate::cuda::kernel::Kernel>> {
+        let (dy, dx) = (&inputs[0].meta, &outputs[0].meta);
+        cuda::scatter_add(dy.dtype, (&dy.shape, &dx.shape), self.dim, self.lines, gpu)
     }
 }
 
@@ -141,7 +153,10 @@ impl Tensor {
     pub(crate) fn places_exist(&self, op: &'static str, dim: usize, index: &Tensor) -> Result<()> {
         let size = self.shape()[dim];
         let state = index.node.state();
-        let Some(places) = &state.values[index.out] else { return Ok(()) };
+        // On a GPU it would mean waiting for the GPU: there such places give NaN, as they do when they are computed.
+        let Some(places) = state.values[index.out].as_ref().filter(|s| s.device() == Device::Cpu) else {
+            return Ok(());
+        };
         let outside = |place: &&i64| !(0..size as i64).contains(*place);
         match places.read::<i64>()[..index.numel()].iter().find(outside) {
             Some(place) => Err(self.error(op, format!("dimension {dim} of size {size} has no place {place}"))),
@@ -163,7 +178,7 @@ impl Tensor {
             return Err(self.error("one_hot", "the classes must be i64"));
         }
         let wide: Shape = self.shape().iter().copied().chain([classes]).collect();
-        let hit = self.unsqueeze(-1)?.eq(&Tensor::arange_step(0, classes, 1)?)?;
+        let hit = self.unsqueeze(-1)?.eq(&Tensor::arange_step(0, classes, 1)?.to(self.device())?)?;
         hit.to_dtype(DType::I64)?.broadcast_to(wide)
     }
 }

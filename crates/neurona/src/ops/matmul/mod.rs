@@ -19,6 +19,8 @@ pub(crate) struct MatMul {
     pub transpose_b: bool,
     /// Set by the lowering pass.
     pub activation: Activation,
+    /// Set by the lowering pass: f32 results from 16-bit operands.
+    pub wide: bool,
 }
 
 /// Sizes of the product.
@@ -59,12 +61,17 @@ impl Operation for MatMul {
             return Err(bad("needs two floating-point tensors of one type"));
         }
         let s = self.sizes(a, b).ok_or_else(|| bad("the inner sizes differ"))?;
-        if inputs.get(2).is_some_and(|bias| bias.shape[..] != [s.n] || bias.dtype != a.dtype) {
+        // Mixed precision leaves the bias in f32.
+        let fits = |m: &Meta| m.dtype == a.dtype || a.dtype.compute() != a.dtype && m.dtype == DType::F32;
+        if inputs.get(2).is_some_and(|bias| bias.shape[..] != [s.n] || !fits(bias)) {
             let operands = [("left", a), ("right", b), ("bias", inputs[2])];
             return Err(Error::operands("matmul", "the bias does not fit the columns", &operands));
         }
         let batch = (a.shape.len() == 3).then_some(s.batch);
-        one(Meta::new(batch.into_iter().chain([s.m, s.n]).collect::<Shape>(), a.dtype))
+        one(Meta::new(
+            batch.into_iter().chain([s.m, s.n]).collect::<Shape>(),
+            if self.wide { DType::F32 } else { a.dtype },
+        ))
     }
     fn multiply_adds(&self, inputs: &[&Meta], _outputs: &[Meta]) -> u64 {
         let sizes = self.sizes(inputs[0], inputs[1]);
@@ -73,7 +80,7 @@ impl Operation for MatMul {
     fn gradient(&self, at: &At<'_>) -> Result<Vec<Option<Tensor>>> {
         let (a, b, dy) = (&at.inputs[0], &at.inputs[1], &at.dy()?);
         let product = |x: &Tensor, tx: bool, y: &Tensor, ty: bool| {
-            let op = MatMul { transpose_a: tx, transpose_b: ty, activation: Activation::None };
+            let op = MatMul { transpose_a: tx, transpose_b: ty, activation: Activation::None, wide: false };
             Tensor::apply(op, &[x, y])
         };
         // y = A·B: dA = dy·Bᵀ, dB = Aᵀ·dy; with A or B stored transposed, the transposes of these.
@@ -162,7 +169,7 @@ impl Tensor {
             let full: Shape = batch.iter().copied().chain([rows, columns]).collect();
             x.broadcast_to(full)?.reshape([batch.numel(), rows, columns])
         };
-        let op = MatMul { transpose_a: false, transpose_b: false, activation: Activation::None };
+        let op = MatMul { transpose_a: false, transpose_b: false, activation: Activation::None, wide: false };
         if a.shape()[a.rank() - 1] != b.shape()[b.rank() - 2] {
             return Err(wrong("the inner sizes differ"));
         }
@@ -197,7 +204,7 @@ impl Tensor {
             return Err(wrong(format!("input has {got} features but the weight expects {inner}")));
         }
         let lead: Shape = self.shape()[..self.rank() - 1].iter().copied().collect();
-        let op = MatMul { transpose_a: false, transpose_b: true, activation: Activation::None };
+        let op = MatMul { transpose_a: false, transpose_b: true, activation: Activation::None, wide: false };
         let product = |x: &Tensor| match bias {
             Some(b) => Tensor::apply(op, &[x, weight, b]),
             None => Tensor::apply(op, &[x, weight]),

@@ -1,0 +1,198 @@
+//! Which of several kernels that do the same is used: ours, the vendor's, or the one that was faster when both were
+//! timed on this GPU. What was timed once is remembered, in the user's cache folder and with the run: the same choice
+//! gives the same bits.
+
+use super::compiler;
+use super::gpu::Gpu;
+use super::kernel::{Io, Kernel};
+use super::memory::Block;
+use super::transfer::Event;
+use crate::graph::ir::Operand;
+use crate::io::atomic;
+use crate::{Error, Result};
+use cudarc::driver::sys;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{LazyLock, Mutex};
+use std::time::Duration;
+
+/// Whose kernels run matrix products and convolutions on a GPU.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Kernels {
+    /// Neurona's own.
+    Own,
+    /// cuBLASLt's and cuDNN's, where they are installed and can do it.
+    Vendor,
+    /// For each shape the one that was faster when both were timed.
+    #[default]
+    Auto,
+}
+
+impl FromStr for Kernels {
+    type Err = Error;
+    fn from_str(s: &str) -> Result<Self> {
+        match s {
+            "own" => Ok(Kernels::Own),
+            "vendor" => Ok(Kernels::Vendor),
+            "auto" => Ok(Kernels::Auto),
+            other => Err(Error::Argument(format!("'{other}' is no choice of kernels; there are own, vendor and auto"))),
+        }
+    }
+}
+
+static CHOICE: AtomicU8 = AtomicU8::new(2);
+
+/// Chooses whose kernels new plans use.
+///
+/// ```
+/// use neurona::{Kernels, kernels, set_kernels};
+/// set_kernels("own".parse()?);
+/// assert_eq!(kernels(), Kernels::Own);
+/// set_kernels(Kernels::Auto);
+/// # Ok::<(), neurona::Error>(())
+/// ```
+pub fn set_kernels(kernels: Kernels) {
+    CHOICE.store(kernels as u8, Ordering::Relaxed);
+}
+
+/// Whose kernels new plans use.
+pub fn kernels() -> Kernels {
+    [Kernels::Own, Kernels::Vendor, Kernels::Auto][CHOICE.load(Ordering::Relaxed) as usize]
+}
+
+/// One way to do it.
+pub(crate) struct Candidate {
+    /// Stable from run to run: it is what is remembered.
+    pub name: String,
+    pub vendor: bool,
+    pub kernel: Box<dyn Kernel>,
+}
+
+/// The candidate to use for a problem, which `problem` describes in full. The first is taken when nothing is timed.
+pub(crate) fn choose(
+    problem: &str,
+    inputs: &[Operand],
+    outputs: &[Operand],
+    mut candidates: Vec<Candidate>,
+    gpu: &Gpu,
+) -> Result<Box<dyn Kernel>> {
+    let which = kernels();
+    if which != Kernels::Auto && candidates.iter().any(|c| c.vendor == (which == Kernels::Vendor)) {
+        candidates.retain(|c| c.vendor == (which == Kernels::Vendor));
+    }
+    if candidates.is_empty() {
+        return Err(Error::Cuda { what: format!("run {problem}"), problem: "no kernel can do it".into() });
+    }
+    if candidates.len() == 1 {
+        return Ok(candidates.remove(0).kernel);
+    }
+    let key = format!("{} sm_{}{} {problem} {which:?}", gpu.name, gpu.capability.0, gpu.capability.1);
+    let mut memory = MEMORY.lock().unwrap_or_else(|e| e.into_inner());
+    if let Some(at) = memory.known.get(&key).and_then(|name| candidates.iter().position(|c| c.name == *name)) {
+        let name = candidates[at].name.clone();
+        memory.used.insert(key, name);
+        return Ok(candidates.swap_remove(at).kernel);
+    }
+    let best = fastest(inputs, outputs, &candidates, gpu)?;
+    memory.known.insert(key.clone(), candidates[best].name.clone());
+    memory.used.insert(key, candidates[best].name.clone());
+    memory.changed = true;
+    Ok(candidates.swap_remove(best).kernel)
+}
+
+/// What was timed, in this process or an earlier one, and what plans of this process use of it.
+struct Memory {
+    known: BTreeMap<String, String>,
+    used: BTreeMap<String, String>,
+    changed: bool,
+}
+
+static MEMORY: LazyLock<Mutex<Memory>> = LazyLock::new(|| {
+    let known = file().and_then(|path| std::fs::read(path).ok()).and_then(|bytes| serde_json::from_slice(&bytes).ok());
+    Mutex::new(Memory { known: known.unwrap_or_default(), used: BTreeMap::new(), changed: false })
+});
+
+fn file() -> Option<PathBuf> {
+    compiler::folder().map(|folder| folder.join("choices.json"))
+}
+
+/// The choices that this process's plans use, as text for a run's folder.
+pub(crate) fn used() -> String {
+    let memory = MEMORY.lock().unwrap_or_else(|e| e.into_inner());
+    serde_json::to_string_pretty(&memory.used).unwrap_or_default()
+}
+
+/// Takes over the choices of an earlier run: they come before anything timed here.
+pub(crate) fn remember(text: &str) {
+    if let Ok(earlier) = serde_json::from_str::<BTreeMap<String, String>>(text) {
+        MEMORY.lock().unwrap_or_else(|e| e.into_inner()).known.extend(earlier);
+    }
+}
+
+/// Keeps what was timed for later processes. Another process may have written meanwhile: its choices stay.
+pub(crate) fn save() {
+    let mut memory = MEMORY.lock().unwrap_or_else(|e| e.into_inner());
+    let Some(path) = file().filter(|_| memory.changed) else { return };
+    memory.changed = false;
+    let stored = std::fs::read(&path).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
+    let mut all: BTreeMap<String, String> = stored.unwrap_or_default();
+    all.extend(memory.known.clone());
+    if let (Some(folder), Ok(text)) = (path.parent(), serde_json::to_vec_pretty(&all)) {
+        // Whoever cannot keep them times again: slower, not wrong.
+        let _ = std::fs::create_dir_all(folder);
+        let _ = atomic::write(&path, |file| file.write_all(&text));
+    }
+}
+
+/// How long a candidate is timed: long enough for the clocks to rise.
+const PATIENCE: Duration = Duration::from_millis(2);
+const ROUNDS: usize = 3;
+
+/// Times every candidate on memory of its own and gives the place of the fastest. One that fails is passed over.
+fn fastest(inputs: &[Operand], outputs: &[Operand], candidates: &[Candidate], gpu: &Gpu) -> Result<usize> {
+    let block = |bytes: usize| -> Result<Block> {
+        let block = gpu.allocate(bytes)?;
+        // Zeros would run faster than real data; these bits are a small number in every floating-point type.
+        // SAFETY: the block has this many bytes; it is waited for below before it is used.
+        let code = unsafe { sys::cuMemsetD8_v2(block.address(), 0x3c, bytes.max(1)) };
+        super::driver::check(code, || "fill memory".into())?;
+        Ok(block)
+    };
+    let of = |list: &[Operand]| list.iter().map(|o| block(o.meta.bytes())).collect::<Result<Vec<Block>>>();
+    let (inputs, outputs) = (of(inputs)?, of(outputs)?);
+    let workspace = block(candidates.iter().map(|c| c.kernel.workspace()).max().unwrap_or(0))?;
+    let addresses = |blocks: &[Block]| blocks.iter().map(Block::address).collect::<Vec<u64>>();
+    let (inputs, outputs) = (addresses(&inputs), addresses(&outputs));
+    let io = Io { inputs: &inputs, outputs: &outputs, workspace: workspace.address() };
+    let guard = gpu.stream()?;
+    let (start, end) = (Event::timed()?, Event::timed()?);
+    let time = |kernel: &dyn Kernel, times: usize| -> Result<f64> {
+        start.record(*guard)?;
+        for _ in 0..times {
+            kernel.launch(&io, *guard)?;
+        }
+        end.record(*guard)?;
+        end.wait()?;
+        Ok(end.since(&start)? / times as f64)
+    };
+    let mut best: Option<(f64, usize)> = None;
+    for (index, candidate) in candidates.iter().enumerate() {
+        let kernel = candidate.kernel.as_ref();
+        let measured = time(kernel, 1).and_then(|_| time(kernel, 1)).and_then(|once| {
+            let times = (PATIENCE.as_secs_f64() / once.max(1e-6)).clamp(1.0, 50.0) as usize;
+            (0..ROUNDS).map(|_| time(kernel, times)).try_fold(f64::INFINITY, |least, t| Ok(least.min(t?)))
+        });
+        match measured {
+            Ok(seconds) => {
+                tracing::debug!("{}: {:.1} µs", candidate.name, seconds * 1e6);
+                if best.is_none_or(|(least, _)| seconds < least) {
+                    best = Some((seconds, index));
+                }
+            }
+            Err(e) => tracing::debug!("{} cannot do it: {e}", candidate.name),
+        }
+    }
+    Ok(best.map_or(0, |(_, index)| index))
+}
