@@ -11,6 +11,7 @@ pub(crate) mod gpu;
 pub(crate) mod index;
 pub(crate) mod kernel;
 pub(crate) mod memory;
+pub(crate) mod product;
 pub(crate) mod runner;
 pub(crate) mod transfer;
 pub(crate) mod vendor;
