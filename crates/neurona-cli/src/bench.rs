@@ -2,6 +2,7 @@
 
 mod work;
 
+use crate::device::{self, DeviceName};
 use crate::failure::{Outcome, say};
 use crate::flags;
 use neurona::nn::Forward;
@@ -24,8 +25,8 @@ Example:
 )]
 pub struct Args {
     /// Where to run.
-    #[arg(long, default_value = "cpu", value_parser = flags::device)]
-    device: Device,
+    #[arg(long, value_name = "NAME", default_value = "cpu")]
+    device: DeviceName,
     /// Threads to run on [default: all cores].
     #[arg(long, value_name = "N", value_parser = flags::threads)]
     threads: Option<usize>,
@@ -62,8 +63,9 @@ pub fn run(args: &Args) -> Outcome {
     if let Some(threads) = args.threads {
         neurona::set_num_threads(threads);
     }
+    let (device, _) = device::find(args.device)?;
     if !args.json {
-        say(format!("{} threads on {}", neurona::num_threads(), args.device))?;
+        say(format!("{} threads on {}", neurona::num_threads(), device))?;
         say(format!(
             "{:<12} {:>14} {:>14} {:>14} {:>10} {:>16}",
             "work", "trained/s", "inferred/s", "step in µs", "tracing", "not in kernels"

@@ -1,9 +1,11 @@
 //! `neurona doctor`: what this machine has, what Neurona makes of it, and what is missing.
 
+mod cuda;
 mod machine;
 
-use crate::data::{megabytes, word};
+use crate::data::{gibibytes, megabytes, word};
 use crate::failure::{Outcome, say};
+use cuda::Cuda;
 use machine::Machine;
 use neurona::data::download::{self, State};
 use serde::Serialize;
@@ -30,6 +32,7 @@ struct Report {
     optimised: bool,
     #[serde(flatten)]
     machine: Machine,
+    cuda: Cuda,
     /// The kernels in use, and the threads.
     kernels: String,
     threads: usize,
@@ -78,9 +81,10 @@ impl Report {
             version: env!("CARGO_PKG_VERSION"),
             optimised: !cfg!(debug_assertions),
             machine: Machine::look(),
+            cuda: Cuda::look(),
             kernels: format!("{:?}", neurona::cpu::simd::isa()).to_lowercase(),
             threads: neurona::num_threads(),
-            devices: vec!["cpu".to_string()],
+            devices: neurona::Device::all().iter().map(ToString::to_string).collect(),
             settings: settings(),
             data_folder_writable: data.as_deref().is_some_and(writable),
             sets: data.as_ref().map(at).unwrap_or_default(),
@@ -121,7 +125,7 @@ impl Report {
             memory.is_some_and(|bytes| bytes < 1 << 30),
             "there is less than 1 GiB of memory: use small batches".into(),
         );
-        when(!machine.gpus.is_empty(), "there is a GPU, but this build runs on CPU cores only".into());
+        self.cuda.advice(!machine.gpus.is_empty()).into_iter().for_each(|text| when(true, text));
         when(!self.current_folder_writable, "nothing can be written here: give train --output FOLDER".into());
         when(self.data_folder.is_none(), "there is no folder for data sets: set NEURONA_DATA".into());
         when(
@@ -150,10 +154,10 @@ impl Report {
         let limit = machine.memory_limit_bytes.map_or(String::new(), |limit| format!(", limit {}", gibibytes(limit)));
         let available = bytes(machine.memory_available_bytes);
         line("memory", format!("{}, {available} available{limit}", bytes(machine.memory_bytes)));
-        line("GPUs", list(&machine.gpus));
+        self.cuda.lines().into_iter().for_each(|(title, text)| line(title, text));
         let library = machine.libcuda.as_ref().map_or(String::new(), |path| format!(", {}", path.display()));
         let driver = machine.nvidia_driver.clone().unwrap_or_else(|| "none".to_string());
-        line("NVIDIA driver", format!("{driver}{library}"));
+        line("kernel module", format!("{driver}{library}"));
         line("runs on", list(&self.devices));
         line("settings", list(&self.settings));
         let data = self.data_folder.as_ref().map_or_else(unknown, |data| data.display().to_string());
@@ -178,13 +182,16 @@ fn list(items: &[String]) -> String {
     if items.is_empty() { "none".to_string() } else { items.join(", ") }
 }
 
-fn gibibytes(bytes: u64) -> String {
-    format!("{:.1} GiB", bytes as f64 / (1u64 << 30) as f64)
-}
-
 fn settings() -> Vec<String> {
-    let names =
-        ["NEURONA_DATA", "NEURONA_THREADS", "NEURONA_ISA", "NEURONA_WINOGRAD", "NEURONA_DEBUG", "NEURONA_CHECK"];
+    let names = [
+        "NEURONA_DATA",
+        "NEURONA_CACHE",
+        "NEURONA_THREADS",
+        "NEURONA_ISA",
+        "NEURONA_WINOGRAD",
+        "NEURONA_DEBUG",
+        "NEURONA_CHECK",
+    ];
     let set = |name: &str| std::env::var(name).ok().map(|value| format!("{name}={value}"));
     names.iter().filter_map(|name| set(name)).collect()
 }

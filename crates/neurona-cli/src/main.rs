@@ -5,6 +5,7 @@ mod completions;
 mod config;
 mod convert;
 mod data;
+mod device;
 mod doctor;
 mod eval;
 mod export;
