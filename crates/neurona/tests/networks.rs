@@ -9,7 +9,7 @@ use neurona::nn::{
     BatchNorm2d, Buffer, Conv2d, Flatten, Forward, Linear, MaxPool2d, Parameter, ReLU, Sequential, Sigmoid,
 };
 use neurona::optim::{Optimizer, Sgd};
-use neurona::{DType, Result, Tensor, no_grad};
+use neurona::{DType, Device, Result, Tensor, no_grad};
 
 /// How far an f64 run may be from PyTorch's: it meets no flips of ReLU signs, so only rounding is left.
 const WIDE: f64 = 1e-11;
@@ -200,17 +200,64 @@ impl Judge<'_> {
     }
 }
 
-/// Trains `net` as PyTorch trained it, for at most `steps` steps, and compares all that PyTorch's file has of it.
+/// The same networks on a GPU.
+mod cuda {
+    use super::*;
+
+    fn follow(name: &str, net: &dyn Forward, dtype: DType, steps: usize) -> Result<()> {
+        common::gpu().map_or(Ok(()), |gpu| follow_on(gpu, name, net, dtype, steps))
+    }
+
+    #[test]
+    fn mlp500_f32() -> Result<()> {
+        follow("mlp500", &mlp(&[500, 256, 10])?, DType::F32, usize::MAX)
+    }
+    #[test]
+    fn mlp_2_8_8_1_f32() -> Result<()> {
+        follow("mlp_2_8_8_1", &mlp(&[2, 8, 8, 1])?.add(Sigmoid::new()), DType::F32, usize::MAX)
+    }
+    #[test]
+    fn lab_f32() -> Result<()> {
+        follow("lab", &Lab::new()?, DType::F32, usize::MAX)
+    }
+    #[test]
+    fn lab_fast_f32() -> Result<()> {
+        follow("lab_fast", &Lab::new()?, DType::F32, usize::MAX)
+    }
+    #[test]
+    fn bnnet_f32() -> Result<()> {
+        follow("bnnet", &course_cnn()?, DType::F32, usize::MAX)
+    }
+    #[test]
+    fn resnet18_f32() -> Result<()> {
+        follow("resnet18", &resnet18_cifar(10)?, DType::F32, usize::MAX)
+    }
+    #[test]
+    fn lab_f64() -> Result<()> {
+        follow("lab", &wide_lab()?, DType::F64, usize::MAX)
+    }
+}
+
 fn follow(name: &str, net: &dyn Forward, dtype: DType, steps: usize) -> Result<()> {
+    follow_on(Device::Cpu, name, net, dtype, steps)
+}
+
+/// Trains `net` as PyTorch trained it, for at most `steps` steps, and compares all that PyTorch's file has of it.
+fn follow_on(device: Device, name: &str, net: &dyn Forward, dtype: DType, steps: usize) -> Result<()> {
     let all = cases("networks");
     let case = all.iter().find(|c| c.name == name).expect("the network's case");
     let judge = Judge { case, dtype };
     let (id, batch, total) = (case.int("id") as u64, case.int("batch") as usize, case.int("steps") as usize);
     let steps = steps.min(total);
     begin(case, net, dtype)?;
+    net.to_device(device)?;
 
     let binary = case.text("loss") == "binary_cross_entropy";
-    let batches = (0..4).map(|k| data(case, id, batch, k, dtype, binary)).collect::<Result<Vec<_>>>()?;
+    let batch_on = |k| -> Result<(Tensor, Tensor)> {
+        let (x, target) = data(case, id, batch, k, dtype, binary)?;
+        Ok((x.to(device)?, target.to(device)?))
+    };
+    let batches = (0..4).map(batch_on).collect::<Result<Vec<_>>>()?;
     let outputs = || -> Result<Vec<f64>> {
         net.eval();
         let y = no_grad(|| net.forward(&batches[0].0))?.to_vec::<f64>();

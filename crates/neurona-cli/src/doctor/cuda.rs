@@ -31,7 +31,7 @@ struct Part {
     name: &'static str,
     version: Option<String>,
     problem: Option<String>,
-    without: &'static str,
+    without: Option<&'static str>,
 }
 
 impl Cuda {
@@ -96,7 +96,7 @@ impl Cuda {
         advice.extend(broken);
         if known || !self.gpus.is_empty() {
             let missing = self.parts.iter().filter(|part| part.problem.is_some());
-            advice.extend(missing.map(|part| format!("without {}: {}", part.name, part.without)));
+            advice.extend(missing.filter_map(|part| Some(format!("without {} {}", part.name, part.without?))));
         }
         if !self.gpus.is_empty() && self.kernel_folder.is_none() {
             advice.push("kernels are compiled anew every time: set NEURONA_CACHE to a folder".to_string());
@@ -129,7 +129,7 @@ mod tests {
 
     fn part(name: &'static str, found: bool) -> Part {
         let (version, problem) = if found { (Some("1.2".into()), None) } else { (None, Some("gone".into())) };
-        Part { name, version, problem, without: "slow" }
+        Part { name, version, problem, without: Some("it is slow") }
     }
 
     #[test]
@@ -137,7 +137,7 @@ mod tests {
         let parts = || vec![part("driver", false), part("NVRTC", false)];
         let mut cuda = Cuda { gpus: vec![], parts: parts(), kernel_folder: None, kernel_files: 0, kernel_bytes: 0 };
         assert!(cuda.advice(false).is_empty());
-        assert_eq!(cuda.advice(true), ["without driver: slow", "without NVRTC: slow"]);
+        assert_eq!(cuda.advice(true), ["without driver it is slow", "without NVRTC it is slow"]);
         cuda.parts[0] = part("driver", true);
         assert!(cuda.advice(true)[0].contains("does not show it"));
         cuda.gpus.push(Gpu {

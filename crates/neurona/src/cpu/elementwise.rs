@@ -85,6 +85,8 @@ pub struct Operand {
 pub struct Instruction {
     /// The function on a tile.
     pub tile: TileFn,
+    /// The same as a CUDA C++ expression.
+    pub cuda: &'static str,
     /// The registers it reads.
     pub args: SmallVec<[u16; 3]>,
     /// The type of its result; 16-bit floats are rounded to after every op, as if they had been stored.
@@ -105,7 +107,8 @@ pub struct Program {
 }
 
 impl Program {
-    fn numel(&self) -> usize {
+    /// Elements of each result.
+    pub(crate) fn numel(&self) -> usize {
         self.shape.iter().product()
     }
 
@@ -195,7 +198,8 @@ impl Kernel for Program {
 }
 
 impl Program {
-    fn dtype(&self, register: u16) -> DType {
+    /// How a register's elements are stored.
+    pub(crate) fn dtype(&self, register: u16) -> DType {
         match self.operands.get(register as usize) {
             Some(operand) => operand.dtype,
             None => self.instructions[register as usize - self.operands.len()].dtype,

@@ -10,7 +10,7 @@ use crate::cpu::gemm::Activation;
 use crate::graph::ir::{Layout, Operand};
 use crate::ops::conv2d::{Conv2d, Conv2dInputGrad, Conv2dWeightGrad};
 use crate::ops::matmul::MatMul;
-use crate::ops::{Op, Operation};
+use crate::ops::Op;
 use crate::tensor::{DType, Meta};
 use crate::{Conv2dOptions, Error, Result};
 use half::{bf16, f16};

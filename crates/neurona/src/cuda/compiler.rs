@@ -28,8 +28,20 @@ impl Source {
 }
 
 /// What sources can include.
-const INCLUDES: &[(&str, &str)] =
-    &[("prelude.cuh", include_str!("include/prelude.cuh")), ("ptx.cuh", include_str!("include/ptx.cuh"))];
+const INCLUDES: &[(&str, &str)] = &[
+    ("columns.cuh", include_str!("include/columns.cuh")),
+    ("elementwise.cuh", include_str!("include/elementwise.cuh")),
+    ("group.cuh", include_str!("include/group.cuh")),
+    ("index.cuh", include_str!("include/index.cuh")),
+    ("limits.cuh", include_str!("include/limits.cuh")),
+    ("prelude.cuh", include_str!("include/prelude.cuh")),
+    ("ptx.cuh", include_str!("include/ptx.cuh")),
+    ("rows.cuh", include_str!("include/rows.cuh")),
+    ("scan.cuh", include_str!("include/scan.cuh")),
+    ("sweep.cuh", include_str!("include/sweep.cuh")),
+    ("vector.cuh", include_str!("include/vector.cuh")),
+    ("windows.cuh", include_str!("include/windows.cuh")),
+];
 
 /// Machine code.
 pub(super) struct Compiled {

@@ -110,7 +110,7 @@ pub(crate) enum Slot {
 }
 
 impl Slot {
-    fn address(self, io: &Io<'_>) -> u64 {
+    pub fn address(self, io: &Io<'_>) -> u64 {
         match self {
             Slot::Input(i) => io.inputs[i],
             Slot::Output(i) => io.outputs[i],

@@ -5,13 +5,17 @@ pub mod bench;
 mod capture;
 pub(crate) mod choice;
 mod compiler;
+pub(crate) mod cut;
 pub(crate) mod driver;
+pub(crate) mod elementwise;
 pub(crate) mod gpu;
+pub(crate) mod index;
 pub(crate) mod kernel;
 pub(crate) mod memory;
 mod report;
 pub(crate) mod runner;
 pub(crate) mod transfer;
+pub(crate) mod vendor;
 
 pub(crate) use compiler::Source;
 pub(crate) use gpu::Gpu;

@@ -1,5 +1,6 @@
 //! What of CUDA this machine has.
 
+use super::vendor::vendor_libraries;
 use super::{compiler, driver, memory};
 use crate::{Device, GpuInfo};
 use std::path::PathBuf;
@@ -11,8 +12,8 @@ pub struct CudaPart {
     pub name: &'static str,
     /// Its version, or why it cannot be used.
     pub found: Result<String, String>,
-    /// What is lost without it.
-    pub without: &'static str,
+    /// What is lost without it, if anything.
+    pub without: Option<&'static str>,
 }
 
 /// What of CUDA this machine has.
@@ -43,21 +44,27 @@ pub fn cuda_report() -> CudaReport {
         driver::version().map_or_else(|| "of unknown version".into(), |version| format!("CUDA {}", dotted(version)))
     });
     let compiler = compiler::version().map(dotted).ok_or_else(|| "libnvrtc is not installed".to_string());
-    let parts = vec![
-        CudaPart { name: "driver", found: driver, without: "nothing runs on a GPU; install the NVIDIA driver" },
-        CudaPart {
-            name: "NVRTC",
-            found: compiler,
-            without: "only kernels that were compiled before run on a GPU; install the CUDA toolkit, or its package \
-                      nvidia-cuda-nvrtc, and put its folder on LD_LIBRARY_PATH",
-        },
+    let own = [
+        ("driver", driver, "nothing runs on a GPU; install the NVIDIA driver"),
+        (
+            "NVRTC",
+            compiler,
+            "only kernels that were compiled before run on a GPU; install the CUDA toolkit, or its package \
+             nvidia-cuda-nvrtc, and put its folder on LD_LIBRARY_PATH",
+        ),
     ];
+    let own = own.map(|(name, found, without)| CudaPart { name, found, without: Some(without) });
+    let vendor = vendor_libraries().into_iter().map(|library| CudaPart {
+        name: library.name,
+        found: library.found.map(|found| format!("{}, {}", found.version, found.path.display())),
+        without: library.without,
+    });
     let gpu = |device: Device| device.gpu().map_err(|e| e.to_string()).transpose();
     let kernel_folder = compiler::folder().map(PathBuf::from);
     let entries = kernel_folder.iter().filter_map(|folder| std::fs::read_dir(folder).ok()).flatten().flatten();
     let sizes: Vec<u64> = entries.filter_map(|entry| entry.metadata().ok()).map(|about| about.len()).collect();
     CudaReport {
-        parts,
+        parts: own.into_iter().chain(vendor).collect(),
         gpus: Device::all().into_iter().filter_map(gpu).collect(),
         kernel_folder,
         kernel_files: sizes.len(),

@@ -23,6 +23,9 @@ pub(crate) struct Runner {
     gpu: &'static Gpu,
     arena: Option<Block>,
     numbers: Ring,
+    /// Graphs made, and launched.
+    pub captured: u64,
+    pub replayed: u64,
 }
 
 /// A plan that has been captured this often without settling is launched kernel by kernel for good.
@@ -62,7 +65,7 @@ impl Runner {
     pub fn new(index: usize) -> Result<Runner> {
         let gpu = Gpu::get(index)?;
         gpu.enter()?;
-        Ok(Runner { gpu, arena: None, numbers: Ring::new(32, NUMBERS)? })
+        Ok(Runner { gpu, arena: None, numbers: Ring::new(32, NUMBERS)?, captured: 0, replayed: 0 })
     }
 
     pub fn gpu(&self) -> &'static Gpu {
@@ -121,12 +124,14 @@ impl Runner {
         } else {
             if moved || resident.graph.is_none() {
                 resident.captures += 1;
+                self.captured += 1;
                 let table = &resident.table;
                 let capture = || plan.steps.iter().enumerate().try_for_each(|(i, _)| launch(plan, table, i, stream));
                 resident.graph = Some(Graph::capture(stream, capture)?);
             }
             if let Some(graph) = &resident.graph {
                 graph.launch(stream)?;
+                self.replayed += 1;
             }
         }
         for (mover, storage) in resident.movers.iter().zip(&actual) {

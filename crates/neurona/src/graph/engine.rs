@@ -53,7 +53,11 @@ pub struct Stats {
     pub runs: u64,
     /// Forwards that ran a second time because a value was read before `backward`.
     pub again: u64,
-    /// Bytes of the arena.
+    /// Plans captured as one graph on a GPU.
+    pub captured: u64,
+    /// Runs that were a single launch.
+    pub replayed: u64,
+    /// Bytes of the arenas.
     pub arena: usize,
     /// Time spent in kernels.
     pub running: Duration,
@@ -92,7 +96,14 @@ fn engine() -> MutexGuard<'static, Engine> {
 /// ```
 pub fn stats() -> Stats {
     let engine = engine();
-    Stats { arena: engine.runner.arena_bytes(), near_misses: engine.misses.total, ..engine.stats }
+    let gpus = || engine.gpus.values();
+    Stats {
+        arena: engine.runner.arena_bytes() + gpus().map(|gpu| gpu.arena_bytes()).sum::<usize>(),
+        near_misses: engine.misses.total,
+        captured: gpus().map(|gpu| gpu.captured).sum(),
+        replayed: gpus().map(|gpu| gpu.replayed).sum(),
+        ..engine.stats
+    }
 }
 
 /// Sets the number of threads that plans run on; the results do not depend on it.

@@ -2,7 +2,7 @@
 //! expression, so that a backward pass reads dy and x once.
 
 /// Writes the op of a function and the op of its gradient. Operands: x, then options as plain numbers, which
-/// are inputs of the plan; of the gradient dy, x, then the same. The file gives `tile` for both.
+/// are inputs of the plan; of the gradient dy, x, then the same. The file gives `tile` and `cuda` for both.
 macro_rules! activation { ($(#[$doc:meta])* $Op:ident { $($field:ident: $t:ty),* } $name:literal, $Grad:ident $grad:literal) => {
     $(#[$doc])*
     #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -27,7 +27,7 @@ macro_rules! activation { ($(#[$doc:meta])* $Op:ident { $($field:ident: $t:ty),*
             Ok(gradients)
         }
         fn run(&self) -> $crate::ops::Run {
-            $crate::ops::Run::Elementwise($crate::ops::Elementwise { tile })
+            $crate::ops::Run::Elementwise($crate::ops::Elementwise { tile, cuda })
         }
     }
 
@@ -39,7 +39,7 @@ macro_rules! activation { ($(#[$doc:meta])* $Op:ident { $($field:ident: $t:ty),*
             $crate::ops::one(inputs[1].clone())
         }
         fn run(&self) -> $crate::ops::Run {
-            $crate::ops::Run::Elementwise($crate::ops::Elementwise { tile })
+            $crate::ops::Run::Elementwise($crate::ops::Elementwise { tile, cuda })
         }
     }
 } }

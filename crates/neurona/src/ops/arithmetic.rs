@@ -22,7 +22,7 @@ macro_rules! arithmetic { ($($(#[$doc:meta])* $Op:ident $name:literal)*) => { $(
             self.rule(&at.inputs[0], &at.inputs[1], &at.outputs[0], &at.dy()?, at)
         }
         fn run(&self) -> Run {
-            Run::Elementwise(Elementwise { tile })
+            Run::Elementwise(Elementwise { tile, cuda })
         }
     }
 )* } }
@@ -91,6 +91,20 @@ fn tile(op: &Op, _inputs: &[DType], output: DType) -> Option<TileFn> {
         (Op::Mul(_), t) => float_tile!(t, |a, b| a * b),
         (Op::Div(_), t) => float_tile!(t, |a, b| a / b),
         _ => None,
+    }
+}
+
+fn cuda(op: &Op, _inputs: &[DType], output: DType) -> &'static str {
+    match (op, output) {
+        // Signed numbers must not overflow in C++; unsigned ones wrap around.
+        (Op::Add(_), DType::I64) => "(i64)((u64)a + (u64)b)",
+        (Op::Sub(_), DType::I64) => "(i64)((u64)a - (u64)b)",
+        (Op::Add(_), DType::Bool) => "a | b",
+        (Op::Mul(_), DType::Bool) => "a & b",
+        (Op::Add(_), _) => "a + b",
+        (Op::Sub(_), _) => "a - b",
+        (Op::Mul(_), _) => "product(a, b)",
+        _ => "a / b",
     }
 }
 

@@ -30,7 +30,7 @@ impl Operation for Cast {
         Ok(vec![Some(at.dy()?.to_dtype(at.inputs[0].dtype())?)])
     }
     fn run(&self) -> Run {
-        Run::Elementwise(Elementwise { tile })
+        Run::Elementwise(Elementwise { tile, cuda })
     }
 }
 
@@ -62,5 +62,17 @@ fn tile(op: &Op, inputs: &[DType], _output: DType) -> Option<TileFn> {
         DType::F64 => from!(f64),
         DType::I64 => from!(i64),
         _ => from!(u8),
+    }
+}
+
+fn cuda(_op: &Op, inputs: &[DType], output: DType) -> &'static str {
+    match (inputs[0].is_float(), output) {
+        (_, DType::F32) => "(float)a",
+        (_, DType::F64) => "(double)a",
+        (true, DType::I64) => "whole(a)",
+        (true, DType::U8) => "(u8)whole(a)",
+        (false, DType::I64) => "(i64)a",
+        (false, DType::U8) => "(u8)a",
+        _ => "a != 0",
     }
 }

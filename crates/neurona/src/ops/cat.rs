@@ -1,9 +1,12 @@
 //! `cat` and `stack`: tensors one after another along a dimension.
 
+use super::movement::{Strided, strides};
 use super::slice::{Slice, place, resized, rows};
 use super::{At, Operation, one};
 use crate::cpu::kernel::{Io, Kernel, Plain, share};
 use crate::cpu::tasks::pieces;
+use crate::cuda::Gpu;
+use crate::cuda::kernel::Launches;
 use crate::graph::ir::Operand;
 use crate::graph::node::Metas;
 use crate::tensor::{Meta, Tensor, here, with_storage_type};
@@ -54,6 +57,18 @@ impl Operation for Cat {
         Ok(with_storage_type!(inputs[0].meta.dtype, T => {
             Box::new(Join::<T> { outer, widths, width, element: PhantomData })
         }))
+    }
+    fn cuda(&self, inputs: &[Operand], outputs: &[Operand], gpu: &Gpu) -> Result<Box<dyn crate::cuda::kernel::Kernel>> {
+        let to = strides(&outputs[0].meta.shape);
+        let (mut launches, mut start) = (Vec::with_capacity(inputs.len()), 0);
+        for (i, x) in inputs.iter().enumerate() {
+            let Meta { shape, dtype } = &x.meta;
+            let offset = start * to[self.dim] as usize;
+            let part = Strided::new(dtype.size(), shape, (&strides(shape), 0), (&to, offset));
+            launches.extend(part.launch(i, gpu)?);
+            start += shape[self.dim];
+        }
+        Ok(Box::new(Launches { launches, ..Launches::default() }))
     }
 }
 

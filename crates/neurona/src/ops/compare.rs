@@ -38,7 +38,7 @@ impl Operation for Compare {
         Ok(vec![None, None])
     }
     fn run(&self) -> Run {
-        Run::Elementwise(Elementwise { tile })
+        Run::Elementwise(Elementwise { tile, cuda })
     }
 }
 
@@ -61,6 +61,17 @@ fn tile(op: &Op, inputs: &[DType], _output: DType) -> Option<TileFn> {
         DType::F64 => of!(f64),
         DType::I64 => of!(i64),
         _ => of!(u8),
+    }
+}
+
+fn cuda(op: &Op, _inputs: &[DType], _output: DType) -> &'static str {
+    match op {
+        Op::Compare(Compare::Eq) => "a == b",
+        Op::Compare(Compare::Ne) => "a != b",
+        Op::Compare(Compare::Lt) => "a < b",
+        Op::Compare(Compare::Le) => "a <= b",
+        Op::Compare(Compare::Gt) => "a > b",
+        _ => "a >= b",
     }
 }
 

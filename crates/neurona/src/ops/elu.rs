@@ -19,6 +19,13 @@ fn tile(op: &Op, inputs: &[DType], _output: DType) -> Option<TileFn> {
     }
 }
 
+fn cuda(op: &Op, _inputs: &[DType], _output: DType) -> &'static str {
+    match op {
+        Op::Elu(_) => "a > 0 ? a : product(b, expm1(a))",
+        _ => "b > 0 ? a : product(a, product(c, exp(b)))",
+    }
+}
+
 impl Tensor {
     /// x where it is positive, else α (eˣ − 1). PyTorch's default α is 1.
     ///

@@ -31,7 +31,7 @@ impl Operation for Expand {
         Ok(vec![Some(at.dy()?.sum_to(at.inputs[0].shape())?)])
     }
     fn run(&self) -> Run {
-        Run::Elementwise(Elementwise { tile })
+        Run::Elementwise(Elementwise { tile, cuda })
     }
 }
 
@@ -42,6 +42,10 @@ fn tile(_op: &Op, _inputs: &[DType], output: DType) -> Option<TileFn> {
         DType::I64 => tile!(|x: i64| -> i64 { x }),
         _ => tile!(|x: u8| -> u8 { x }),
     }
+}
+
+fn cuda(_op: &Op, _inputs: &[DType], _output: DType) -> &'static str {
+    "a"
 }
 
 impl Tensor {

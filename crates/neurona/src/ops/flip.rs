@@ -1,8 +1,9 @@
 //! `flip`: elements in reverse order.
 
 use super::permute::cpu::{MAX_DIMS, Strided};
-use super::{At, Operation, one};
+use super::{At, Operation, movement, one};
 use crate::cpu::kernel::Kernel;
+use crate::cuda::Gpu;
 use crate::graph::ir::Operand;
 use crate::graph::node::Metas;
 use crate::tensor::{Meta, Tensor, with_storage_type};
@@ -13,6 +14,20 @@ use smallvec::SmallVec;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Flip {
     pub flipped: SmallVec<[bool; 4]>,
+}
+
+impl Flip {
+    /// The operand as strides and the first element.
+    fn view(&self, x: &Meta) -> (SmallVec<[isize; 4]>, usize) {
+        let (mut offset, mut strides) = (0, SmallVec::new());
+        for ((&n, stride), &flipped) in x.shape.iter().zip(x.shape.strides()).zip(&self.flipped) {
+            // Nothing to reverse: an offset would point outside.
+            let flipped = flipped && x.shape.numel() > 0;
+            strides.push(if flipped { -(stride as isize) } else { stride as isize });
+            offset += if flipped { (n - 1) * stride } else { 0 };
+        }
+        (strides, offset)
+    }
 }
 
 impl Operation for Flip {
@@ -34,14 +49,18 @@ impl Operation for Flip {
     }
     fn cpu(&self, inputs: &[Operand], _outputs: &[Operand]) -> Result<Box<dyn Kernel>> {
         let x = &inputs[0].meta;
-        let (mut offset, mut strides) = (0, SmallVec::<[isize; 4]>::new());
-        for ((&n, stride), &flipped) in x.shape.iter().zip(x.shape.strides()).zip(&self.flipped) {
-            // Nothing to reverse: an offset would point outside.
-            let flipped = flipped && x.shape.numel() > 0;
-            strides.push(if flipped { -(stride as isize) } else { stride as isize });
-            offset += if flipped { (n - 1) * stride } else { 0 };
-        }
+        let (strides, offset) = self.view(x);
         Ok(with_storage_type!(x.dtype, T => Box::new(Strided::<T>::new(&x.shape, &strides, offset))))
+    }
+    fn cuda(
+        &self,
+        inputs: &[Operand],
+        _outputs: &[Operand],
+        gpu: &Gpu,
+    ) -> Result<Box<dyn crate::cuda::kernel::Kernel>> {
+        let x = &inputs[0].meta;
+        let (strides, offset) = self.view(x);
+        movement::Strided::view(x.dtype.size(), &x.shape, &strides, offset).kernel(gpu)
     }
 }
 

@@ -55,6 +55,45 @@ fn tile(op: &Op, inputs: &[DType], _output: DType) -> Option<TileFn> {
     }
 }
 
+/// Φ, the inner function of the approximation and its derivative, as CUDA C++. The compiler computes once what occurs
+/// twice.
+macro_rules! share {
+    ($x:literal) => {
+        concat!("(T(0.5) * (1 + erf(", $x, " * T(0.7071067811865476))))")
+    };
+}
+macro_rules! inner {
+    ($x:literal) => {
+        concat!("tanh(T(0.7978845608028654) * (", $x, " + T(0.044715) * (", $x, " * ", $x, ") * ", $x, "))")
+    };
+}
+macro_rules! inner_slope {
+    ($x:literal) => {
+        concat!("(T(0.7978845608028654) * (1 + T(0.134145) * (", $x, " * ", $x, ")))")
+    };
+}
+
+fn cuda(op: &Op, _inputs: &[DType], _output: DType) -> &'static str {
+    match op {
+        Op::Gelu(Gelu { tanh: false }) => concat!("product(a, ", share!("a"), ")"),
+        Op::Gelu(_) => concat!("T(0.5) * a * (1 + ", inner!("a"), ")"),
+        Op::GeluGrad(GeluGrad { tanh: false }) => {
+            concat!("product(a, ", share!("b"), " + b * (exp(b * b * T(-0.5)) * T(0.3989422804014327)))")
+        }
+        _ => concat!(
+            "product(a, T(0.5) * (1 + ",
+            inner!("b"),
+            ") + T(0.5) * b * (1 - ",
+            inner!("b"),
+            " * ",
+            inner!("b"),
+            ") * ",
+            inner_slope!("b"),
+            ")"
+        ),
+    }
+}
+
 impl Tensor {
     /// x · Φ(x), where Φ is the normal distribution: PyTorch's `gelu(x)`.
     ///

@@ -34,6 +34,13 @@ fn tile(op: &Op, inputs: &[DType], _output: DType) -> Option<TileFn> {
     }
 }
 
+fn cuda(op: &Op, _inputs: &[DType], _output: DType) -> &'static str {
+    match op {
+        Op::Hardswish(_) => "a * (a + 3 < 0 ? T(0) : a + 3 > 6 ? T(6) : a + 3) / 6",
+        _ => "product(a, b <= -3 ? T(0) : b < 3 ? b / 3 + T(0.5) : T(1))",
+    }
+}
+
 impl Tensor {
     /// x · [`hardsigmoid`](Tensor::hardsigmoid)(x).
     ///

@@ -1,8 +1,9 @@
 //! The same image in another order in memory. Only the lowering pass makes these.
 
-use super::{Operation, one, permute};
+use super::{Operation, movement, one, permute};
 use crate::Result;
 use crate::cpu::kernel::Kernel;
+use crate::cuda::Gpu;
 use crate::graph::ir::{Layout, Operand};
 use crate::graph::node::Metas;
 use crate::tensor::Meta;
@@ -11,6 +12,13 @@ use crate::tensor::Meta;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ToLayout {
     pub to: Layout,
+}
+
+impl ToLayout {
+    /// Of the dimensions as they lie in memory.
+    fn order(&self) -> [usize; 4] {
+        if self.to == Layout::ChannelsLast { [0, 2, 3, 1] } else { [0, 3, 1, 2] }
+    }
 }
 
 impl Operation for ToLayout {
@@ -27,7 +35,15 @@ impl Operation for ToLayout {
         true
     }
     fn cpu(&self, inputs: &[Operand], _outputs: &[Operand]) -> Result<Box<dyn Kernel>> {
-        let order = if self.to == Layout::ChannelsLast { [0, 2, 3, 1] } else { [0, 3, 1, 2] };
-        Ok(permute::copy(&inputs[0], &order))
+        Ok(permute::copy(&inputs[0], &self.order()))
+    }
+    fn cuda(
+        &self,
+        inputs: &[Operand],
+        _outputs: &[Operand],
+        gpu: &Gpu,
+    ) -> Result<Box<dyn crate::cuda::kernel::Kernel>> {
+        let x = &inputs[0];
+        movement::Strided::permute(x.meta.dtype.size(), &x.physical(), &self.order()).kernel(gpu)
     }
 }

@@ -18,6 +18,13 @@ fn tile(op: &Op, inputs: &[DType], _output: DType) -> Option<TileFn> {
     }
 }
 
+fn cuda(op: &Op, _inputs: &[DType], _output: DType) -> &'static str {
+    match op {
+        Op::LeakyRelu(_) => "a > 0 ? a : product(a, b)",
+        _ => "b > 0 ? a : product(a, c)",
+    }
+}
+
 impl Tensor {
     /// x where it is positive, else slope · x. PyTorch's default slope is 0.01.
     ///

@@ -89,6 +89,9 @@ pub(crate) enum Run {
 pub(crate) struct Elementwise {
     /// The function on a tile for these (compute) element types of operands and result.
     pub tile: fn(&Op, &[DType], DType) -> Option<crate::cpu::elementwise::TileFn>,
+    /// The same as a CUDA C++ expression of the operands `a`, `b`, `c`, whose (compute) type is `T`. It may call what
+    /// `elementwise.cuh` has, and is there for the types that `tile` is there for.
+    pub cuda: fn(&Op, &[DType], DType) -> &'static str,
 }
 
 /// Operands and results that are images `[n, c, h, w]`, by position.
@@ -252,6 +255,7 @@ pub(crate) mod leaky_relu;
 mod logical;
 pub(crate) mod matmul;
 pub(crate) mod max_pool2d;
+pub(crate) mod movement;
 mod norm;
 pub(crate) mod pad;
 pub(crate) mod permute;

@@ -3,7 +3,10 @@
 use std::ops::Range;
 
 use crate::cpu::kernel::Plain;
-use crate::tensor::Meta;
+use crate::cuda::cut::{Module, vector};
+use crate::cuda::kernel::Argument;
+use crate::cuda::{Gpu, Source};
+use crate::tensor::{DType, Meta};
 
 /// Options beyond this are mistakes, and below it no sum of sizes overflows.
 pub(crate) const LARGEST: usize = 1 << 30;
@@ -136,6 +139,26 @@ impl Pool {
         }
         count.max(0) as usize
     }
+}
+
+/// The kernels of a file that includes `windows.cuh`, for this geometry.
+pub(crate) fn module<'a>(g: &Pool, dtype: DType, gpu: &'a Gpu, source: &'static Source) -> Module<'a> {
+    let mut module = Module::new(gpu, source).of("ELEMENT", dtype).with("VECTOR", vector(dtype, g.c));
+    let names =
+        [["WINDOW_HEIGHT", "WINDOW_WIDTH"], ["STRIDE_DOWN", "STRIDE_ACROSS"], ["PADDING_DOWN", "PADDING_ACROSS"]];
+    for (names, sizes) in names.into_iter().zip([g.kernel, g.stride, g.padding]) {
+        for (name, size) in names.into_iter().zip(sizes) {
+            module = module.with(name, size);
+        }
+    }
+    let large = g.input_len().max(g.output_len()) > i32::MAX as usize;
+    module.with("INDEX", if large { "u64" } else { "u32" })
+}
+
+/// `Images` of `windows.cuh`.
+pub(crate) fn images(g: &Pool) -> Argument {
+    let sizes = [g.n, g.h, g.w, g.c, g.oh(), g.ow()];
+    Argument::Bytes(sizes.iter().flat_map(|size| (*size as i32).to_ne_bytes()).collect())
 }
 
 /// Which windows cover each of the positions along an axis, asked for in ascending order: counts up

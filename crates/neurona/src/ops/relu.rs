@@ -25,7 +25,7 @@ impl Operation for Relu {
         Ok(vec![Some(Tensor::apply(ReluGrad, &[&at.dy()?, &at.outputs[0]])?)])
     }
     fn run(&self) -> Run {
-        Run::Elementwise(Elementwise { tile })
+        Run::Elementwise(Elementwise { tile, cuda })
     }
 }
 
@@ -37,7 +37,7 @@ impl Operation for ReluGrad {
         one(inputs[0].clone())
     }
     fn run(&self) -> Run {
-        Run::Elementwise(Elementwise { tile })
+        Run::Elementwise(Elementwise { tile, cuda })
     }
 }
 
@@ -47,6 +47,13 @@ fn tile(op: &Op, inputs: &[DType], _output: DType) -> Option<TileFn> {
         // Written so that a NaN fails the comparison and passes through.
         (Op::Relu(_), t) => float_tile!(t, |x| if x < 0.0 { 0.0 } else { x }),
         (_, t) => float_tile!(t, |dy, y| if y > 0.0 { dy } else { 0.0 }),
+    }
+}
+
+fn cuda(op: &Op, _inputs: &[DType], _output: DType) -> &'static str {
+    match op {
+        Op::Relu(_) => "a < 0 ? T(0) : a",
+        _ => "b > 0 ? a : T(0)",
     }
 }
 

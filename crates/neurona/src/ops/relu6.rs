@@ -25,7 +25,7 @@ impl Operation for Relu6 {
         Ok(vec![Some(Tensor::apply(Relu6Grad, &[&at.dy()?, &at.outputs[0]])?)])
     }
     fn run(&self) -> Run {
-        Run::Elementwise(Elementwise { tile })
+        Run::Elementwise(Elementwise { tile, cuda })
     }
 }
 
@@ -37,7 +37,7 @@ impl Operation for Relu6Grad {
         one(inputs[0].clone())
     }
     fn run(&self) -> Run {
-        Run::Elementwise(Elementwise { tile })
+        Run::Elementwise(Elementwise { tile, cuda })
     }
 }
 
@@ -49,6 +49,13 @@ fn tile(op: &Op, inputs: &[DType], _output: DType) -> Option<TileFn> {
         }),
         // A NaN fails both comparisons and gets the gradient, as in PyTorch.
         _ => float_tile!(inputs[0], |dy, y| if y <= 0.0 || y >= 6.0 { 0.0 } else { dy }),
+    }
+}
+
+fn cuda(op: &Op, _inputs: &[DType], _output: DType) -> &'static str {
+    match op {
+        Op::Relu6(_) => "a < 0 ? T(0) : a > 6 ? T(6) : a",
+        _ => "b <= 0 || b >= 6 ? T(0) : a",
     }
 }
 

@@ -1,10 +1,12 @@
 //! `roll`: elements moved along a dimension, those that leave at one end coming back at the other.
 
+use super::movement::{Origin, places};
 use super::slice::rows;
 use super::{At, Operation, one};
 use crate::Result;
 use crate::cpu::kernel::{Io, Kernel, Plain, share};
 use crate::cpu::tasks::pieces;
+use crate::cuda::Gpu;
 use crate::graph::ir::Operand;
 use crate::graph::node::Metas;
 use crate::tensor::{DType, Meta, Number, Tensor, with_storage_type};
@@ -36,6 +38,15 @@ impl Operation for Roll {
         Ok(
             with_storage_type!(inputs[0].meta.dtype, T => Box::new(Turn::<T> { outer, size, inner, element: PhantomData })),
         )
+    }
+    fn cuda(
+        &self,
+        inputs: &[Operand],
+        _outputs: &[Operand],
+        gpu: &Gpu,
+    ) -> Result<Box<dyn crate::cuda::kernel::Kernel>> {
+        let Meta { shape, dtype } = &inputs[0].meta;
+        places(*dtype, shape, shape, self.dim, Origin::Roll, gpu)
     }
 }
 

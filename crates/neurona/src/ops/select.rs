@@ -28,7 +28,7 @@ impl Operation for Where {
         Ok(vec![None, by_a, by_b])
     }
     fn run(&self) -> Run {
-        Run::Elementwise(Elementwise { tile })
+        Run::Elementwise(Elementwise { tile, cuda })
     }
 }
 
@@ -44,6 +44,10 @@ fn tile(_op: &Op, _inputs: &[DType], output: DType) -> Option<TileFn> {
         DType::I64 => of!(i64),
         _ => of!(u8),
     }
+}
+
+fn cuda(_op: &Op, _inputs: &[DType], _output: DType) -> &'static str {
+    "a ? b : c"
 }
 
 impl Tensor {

@@ -24,12 +24,16 @@ impl Operation for Sigmoid {
         Ok(vec![Some(at.dy()?.mul(y)?.mul(&(1.0 - y)?)?)])
     }
     fn run(&self) -> Run {
-        Run::Elementwise(Elementwise { tile })
+        Run::Elementwise(Elementwise { tile, cuda })
     }
 }
 
 fn tile(_op: &Op, inputs: &[DType], _output: DType) -> Option<TileFn> {
     float_tile!(inputs[0], |x| x.vsigmoid())
+}
+
+fn cuda(_op: &Op, _inputs: &[DType], _output: DType) -> &'static str {
+    "sigmoid(a)"
 }
 
 impl Tensor {

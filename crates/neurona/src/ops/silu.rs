@@ -26,6 +26,13 @@ fn tile(op: &Op, inputs: &[DType], _output: DType) -> Option<TileFn> {
     }
 }
 
+fn cuda(op: &Op, _inputs: &[DType], _output: DType) -> &'static str {
+    match op {
+        Op::Silu(_) => "product(a, sigmoid(a))",
+        _ => "product(a, sigmoid(b) * (1 + b * (1 - sigmoid(b))))",
+    }
+}
+
 impl Tensor {
     /// x · sigmoid(x), also called swish.
     ///

@@ -19,6 +19,13 @@ fn tile(op: &Op, inputs: &[DType], _output: DType) -> Option<TileFn> {
     }
 }
 
+fn cuda(op: &Op, _inputs: &[DType], _output: DType) -> &'static str {
+    match op {
+        Op::Softplus(_) => "a > b ? a : log1p(exp(a))",
+        _ => "b > c ? a : product(a, sigmoid(b))",
+    }
+}
+
 impl Tensor {
     /// log(1 + e^(βx)) / β, and x itself where βx is above a threshold. PyTorch's defaults are 1 and 20.
     ///

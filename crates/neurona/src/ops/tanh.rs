@@ -24,12 +24,16 @@ impl Operation for Tanh {
         Ok(vec![Some(at.dy()?.mul(&(1.0 - &y.mul(y)?)?)?)])
     }
     fn run(&self) -> Run {
-        Run::Elementwise(Elementwise { tile })
+        Run::Elementwise(Elementwise { tile, cuda })
     }
 }
 
 fn tile(_op: &Op, inputs: &[DType], _output: DType) -> Option<TileFn> {
     float_tile!(inputs[0], |x| x.vtanh())
+}
+
+fn cuda(_op: &Op, _inputs: &[DType], _output: DType) -> &'static str {
+    "tanh(a)"
 }
 
 impl Tensor {

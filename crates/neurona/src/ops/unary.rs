@@ -27,7 +27,7 @@ macro_rules! unary { ($(
             Ok(vec![Some($rule)])
         }
         fn run(&self) -> Run {
-            Run::Elementwise(Elementwise { tile })
+            Run::Elementwise(Elementwise { tile, cuda })
         }
     }
 
@@ -204,5 +204,32 @@ fn tile(op: &Op, inputs: &[DType], _output: DType) -> Option<TileFn> {
         (Op::Ceil(_), t) => float_tile!(t, |x| x.ceil()),
         (Op::Round(_), t) => float_tile!(t, |x| x.round_ties_even()),
         _ => None,
+    }
+}
+
+fn cuda(op: &Op, inputs: &[DType], _output: DType) -> &'static str {
+    match (op, inputs[0].is_float()) {
+        // Through unsigned numbers, which may wrap around in C++.
+        (Op::Neg(_), false) => "(T)(0 - (u64)a)",
+        (Op::Abs(_), false) => "a < 0 ? (T)(0 - (u64)a) : a",
+        (Op::Floor(_) | Op::Ceil(_) | Op::Round(_), false) => "a",
+        (Op::Neg(_), _) => "-a",
+        (Op::Exp(_), _) => "exp(a)",
+        (Op::Log(_), _) => "log(a)",
+        (Op::Sqrt(_), _) => "sqrt(a)",
+        (Op::Abs(_), _) => "fabs(a)",
+        (Op::Square(_), _) => "product(a, a)",
+        (Op::Reciprocal(_), _) => "1 / a",
+        (Op::Rsqrt(_), _) => "1 / sqrt(a)",
+        (Op::Sin(_), _) => "sin(a)",
+        (Op::Cos(_), _) => "cos(a)",
+        (Op::Log1p(_), _) => "log1p(a)",
+        (Op::Expm1(_), _) => "expm1(a)",
+        (Op::Erf(_), _) => "erf(a)",
+        (Op::Floor(_), _) => "floor(a)",
+        (Op::Ceil(_), _) => "ceil(a)",
+        (Op::Round(_), _) => "rint(a)",
+        // The sign; of NaN 0.
+        _ => "T((a > 0) - (a < 0))",
     }
 }

@@ -109,7 +109,8 @@ fn emit(new: &mut Ir, old: &[IrNode], members: &[usize], moved: &HashMap<Value, 
         let dtype = node.outputs[0].dtype;
         let tile = (elementwise.tile)(op, &types, dtype.compute())
             .ok_or_else(|| Error::op(op.name(), format!("is not there for {}", types[0])).at(node.place.clone()))?;
-        instructions.push(Instruction { tile, args: node.inputs.iter().map(register).collect(), dtype });
+        let cuda = (elementwise.cuda)(op, &types, dtype.compute());
+        instructions.push(Instruction { tile, cuda, args: node.inputs.iter().map(register).collect(), dtype });
         names.push(op.name());
     }
     let inputs: SmallVec<[Value; 4]> = operands.iter().map(|v| moved[v]).collect();

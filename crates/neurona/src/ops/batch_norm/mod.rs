@@ -1,12 +1,14 @@
 //! Batch normalisation: each channel to mean 0 and variance 1, then scaled and shifted.
 
 pub(crate) mod cpu;
+mod cuda;
 mod fold;
 
 pub(crate) use fold::BatchNormFold;
 
 use super::{At, Op, Operation, Spatial, one};
 use crate::cpu::kernel::Kernel;
+use crate::cuda::Gpu;
 use crate::graph::ir::Operand;
 use crate::graph::node::Metas;
 use crate::tensor::{DType, Meta, Number, Tensor};
@@ -132,6 +134,9 @@ impl Operation for BatchNormTrain {
         let options = cpu::Training { eps: f64::from_bits(eps), relu, affine, track, cumulative };
         Ok(float_kernel!(x.dtype, T => cpu::TrainForward::<T>::new(rows, c, options)))
     }
+    fn cuda(&self, inputs: &[Operand], outputs: &[Operand], gpu: &Gpu) -> Result<Box<dyn crate::cuda::kernel::Kernel>> {
+        cuda::train(self, inputs, outputs, gpu)
+    }
     fn with_relu(&self) -> Option<Op> {
         Some(BatchNormTrain { relu: true, ..self.clone() }.into())
     }
@@ -158,6 +163,14 @@ impl Operation for BatchNormTrainGrad {
     fn cpu(&self, inputs: &[Operand], _outputs: &[Operand]) -> Result<Box<dyn Kernel>> {
         let (rows, c) = check(&inputs[1].meta, &[])?;
         Ok(float_kernel!(inputs[1].meta.dtype, T => cpu::TrainBackward::<T>::new(rows, c, self.affine, self.relu)))
+    }
+    fn cuda(
+        &self,
+        inputs: &[Operand],
+        _outputs: &[Operand],
+        gpu: &Gpu,
+    ) -> Result<Box<dyn crate::cuda::kernel::Kernel>> {
+        cuda::train_gradient(self, inputs, gpu)
     }
 }
 
@@ -192,6 +205,14 @@ impl Operation for BatchNormEval {
         let eps = f64::from_bits(self.eps);
         Ok(float_kernel!(inputs[0].meta.dtype, T => cpu::EvalForward::<T>::new(rows, c, eps, self.relu, self.affine)))
     }
+    fn cuda(
+        &self,
+        inputs: &[Operand],
+        _outputs: &[Operand],
+        gpu: &Gpu,
+    ) -> Result<Box<dyn crate::cuda::kernel::Kernel>> {
+        cuda::eval(self, inputs, gpu)
+    }
     fn with_relu(&self) -> Option<Op> {
         Some(BatchNormEval { relu: true, ..self.clone() }.into())
     }
@@ -211,6 +232,14 @@ impl Operation for BatchNormEvalGrad {
         let (rows, c) = check(&inputs[1].meta, &[])?;
         let eps = f64::from_bits(self.eps);
         Ok(float_kernel!(inputs[1].meta.dtype, T => cpu::EvalBackward::<T>::new(rows, c, eps, self.affine, false)))
+    }
+    fn cuda(
+        &self,
+        inputs: &[Operand],
+        _outputs: &[Operand],
+        gpu: &Gpu,
+    ) -> Result<Box<dyn crate::cuda::kernel::Kernel>> {
+        cuda::eval_gradient(self, inputs, gpu)
     }
 }
 

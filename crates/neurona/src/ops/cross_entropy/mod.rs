@@ -2,9 +2,11 @@
 
 mod composed;
 pub(crate) mod cpu;
+mod cuda;
 
 use super::{At, Operation, one};
 use crate::cpu::kernel::Kernel;
+use crate::cuda::Gpu;
 use crate::graph::ir::Operand;
 use crate::graph::node::Metas;
 use crate::tensor::{DType, Meta, Shape, Tensor, here};
@@ -86,6 +88,9 @@ impl Operation for CrossEntropy {
         let x = &inputs[0].meta;
         Ok(float_kernel!(x.dtype, T => cpu::Forward::<T>::new(x.shape[0], x.shape[1], self.options())))
     }
+    fn cuda(&self, inputs: &[Operand], outputs: &[Operand], gpu: &Gpu) -> Result<Box<dyn crate::cuda::kernel::Kernel>> {
+        cuda::forward(self, inputs, outputs, gpu)
+    }
 }
 
 impl Operation for CrossEntropyGrad {
@@ -98,6 +103,14 @@ impl Operation for CrossEntropyGrad {
     fn cpu(&self, inputs: &[Operand], _outputs: &[Operand]) -> Result<Box<dyn Kernel>> {
         let x = &inputs[0].meta;
         Ok(float_kernel!(x.dtype, T => cpu::Backward::<T>::new(x.shape[0], x.shape[1], self.of.options())))
+    }
+    fn cuda(
+        &self,
+        inputs: &[Operand],
+        _outputs: &[Operand],
+        gpu: &Gpu,
+    ) -> Result<Box<dyn crate::cuda::kernel::Kernel>> {
+        cuda::gradient(&self.of, inputs, gpu)
     }
 }
 

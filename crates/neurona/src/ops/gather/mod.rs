@@ -1,10 +1,13 @@
 //! Elements by their places: `index_select`, `gather`.
 
 mod cpu;
+mod cuda;
 
+use super::movement::{Origin, places};
 use super::slice::resized;
 use super::{At, Operation, one};
 use crate::cpu::kernel::Kernel;
+use crate::cuda::Gpu;
 use crate::graph::ir::Operand;
 use crate::graph::node::Metas;
 use crate::tensor::{DType, Meta, Shape, Tensor, here, with_storage_type};
@@ -61,6 +64,11 @@ impl Operation for Gather {
         let sizes = cpu::Sizes::new(&x.shape, self.dim, y.shape[self.dim], self.lines);
         Ok(with_storage_type!(x.dtype, T => Box::new(cpu::Gather::<T>::new(sizes))))
     }
+    fn cuda(&self, inputs: &[Operand], outputs: &[Operand], gpu: &Gpu) -> Result<Box<dyn crate::cuda::kernel::Kernel>> {
+        let (x, y) = (&inputs[0].meta, &outputs[0].meta);
+        let origin = if self.lines { Origin::Lines } else { Origin::Each };
+        places(x.dtype, &x.shape, &y.shape, self.dim, origin, gpu)
+    }
 }
 
 impl Operation for ScatterAdd {
@@ -81,6 +89,10 @@ impl Operation for ScatterAdd {
             DType::F64 => Box::new(cpu::ScatterAdd::<f64>::new(sizes)),
             _ => Box::new(cpu::ScatterAdd::<f32>::new(sizes)),
         })
+    }
+    fn cuda(&self, inputs: &[Operand], outputs: &[Operand], gpu: &Gpu) -> Result<Box<dyn crate::cuda::kernel::Kernel>> {
+        let (dy, dx) = (&inputs[0].meta, &outputs[0].meta);
+        cuda::scatter_add(dy.dtype, (&dy.shape, &dx.shape), self.dim, self.lines, gpu)
     }
 }
 

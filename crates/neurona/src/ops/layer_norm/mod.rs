@@ -2,9 +2,11 @@
 //! which is the same over groups of channels.
 
 pub(crate) mod cpu;
+mod cuda;
 
 use super::{At, Operation};
 use crate::cpu::kernel::Kernel;
+use crate::cuda::Gpu;
 use crate::graph::ir::Operand;
 use crate::graph::node::Metas;
 use crate::tensor::{Meta, Shape, Tensor, here};
@@ -71,6 +73,9 @@ impl Operation for LayerNorm {
         let eps = f64::from_bits(self.eps);
         Ok(float_kernel!(inputs[0].meta.dtype, T => cpu::Forward::<T>::new(rows, n, eps, options)))
     }
+    fn cuda(&self, inputs: &[Operand], outputs: &[Operand], gpu: &Gpu) -> Result<Box<dyn crate::cuda::kernel::Kernel>> {
+        cuda::forward(self, inputs, outputs, gpu)
+    }
 }
 
 impl Operation for LayerNormGrad {
@@ -88,6 +93,14 @@ impl Operation for LayerNormGrad {
         let (rows, n) = matrix(&inputs[1].meta, self.dims);
         let options = cpu::Options { weight: self.weight, bias: self.bias };
         Ok(float_kernel!(inputs[1].meta.dtype, T => cpu::Backward::<T>::new(rows, n, options)))
+    }
+    fn cuda(
+        &self,
+        inputs: &[Operand],
+        _outputs: &[Operand],
+        gpu: &Gpu,
+    ) -> Result<Box<dyn crate::cuda::kernel::Kernel>> {
+        cuda::gradient(self, inputs, gpu)
     }
 }
 

@@ -2,8 +2,9 @@
 
 pub(crate) mod cpu;
 
-use super::{At, Operation, one};
+use super::{At, Operation, movement, one};
 use crate::cpu::kernel::Kernel;
+use crate::cuda::Gpu;
 use crate::graph::ir::Operand;
 use crate::graph::node::Metas;
 use crate::tensor::{Meta, Tensor, with_storage_type};
@@ -53,6 +54,15 @@ impl Operation for Permute {
         // Not by its layout: images of one pixel or channel come as they are, since both layouts are the same order.
         let x = &inputs[0].meta;
         Ok(with_storage_type!(x.dtype, T => Box::new(cpu::Strided::<T>::permute(&x.shape, &self.order))))
+    }
+    fn cuda(
+        &self,
+        inputs: &[Operand],
+        _outputs: &[Operand],
+        gpu: &Gpu,
+    ) -> Result<Box<dyn crate::cuda::kernel::Kernel>> {
+        let x = &inputs[0].meta;
+        movement::Strided::permute(x.dtype.size(), &x.shape, &self.order).kernel(gpu)
     }
 }
 

@@ -1,9 +1,11 @@
 //! Reductions over any dimensions: `sum`, `mean`, `max`, `min`, `argmax`, `argmin`.
 
 pub(crate) mod cpu;
+mod cuda;
 
 use super::{At, Operation, Spatial, one};
 use crate::cpu::kernel::Kernel;
+use crate::cuda::Gpu;
 use crate::graph::ir::{Layout, Operand};
 use crate::graph::node::Metas;
 use crate::tensor::{DType, Meta, Shape, Tensor};
@@ -90,6 +92,9 @@ impl Operation for Reduce {
             _ => cpu::over::<f32, f32>(self.how, shape, &strides, &out, &self.reduced),
         })
     }
+    fn cuda(&self, inputs: &[Operand], outputs: &[Operand], gpu: &Gpu) -> Result<Box<dyn crate::cuda::kernel::Kernel>> {
+        cuda::reduce(self, &inputs[0], &outputs[0], gpu)
+    }
 }
 
 /// The place of the largest or smallest element along one dimension, as i64; the first of equals.
@@ -135,6 +140,14 @@ impl Operation for ArgReduce {
             DType::U8 | DType::Bool => of!(u8),
             _ => of!(f32),
         })
+    }
+    fn cuda(
+        &self,
+        inputs: &[Operand],
+        _outputs: &[Operand],
+        gpu: &Gpu,
+    ) -> Result<Box<dyn crate::cuda::kernel::Kernel>> {
+        cuda::arg_reduce(self, &inputs[0], gpu)
     }
 }
 

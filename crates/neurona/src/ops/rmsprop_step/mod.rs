@@ -1,6 +1,7 @@
 //! A step of RMSprop for all parameters in one sweep. Made by [`crate::optim`].
 
 pub(crate) mod cpu;
+mod cuda;
 
 pub(crate) use cpu::Options;
 

@@ -1,9 +1,11 @@
 //! `softmax` and `log_softmax`.
 
 pub(crate) mod cpu;
+mod cuda;
 
 use super::{At, Operation, one};
 use crate::cpu::kernel::Kernel;
+use crate::cuda::Gpu;
 use crate::graph::ir::Operand;
 use crate::graph::node::Metas;
 use crate::tensor::{Meta, Tensor};
@@ -44,6 +46,14 @@ impl Operation for Softmax {
         let (rows, n) = rows(&inputs[0].meta);
         Ok(float_kernel!(inputs[0].meta.dtype, T => cpu::Forward::<T>::new(rows, n, self.kind)))
     }
+    fn cuda(
+        &self,
+        inputs: &[Operand],
+        _outputs: &[Operand],
+        gpu: &Gpu,
+    ) -> Result<Box<dyn crate::cuda::kernel::Kernel>> {
+        cuda::kernel(self.kind, false, &inputs[0].meta, gpu)
+    }
 }
 
 impl Operation for SoftmaxGrad {
@@ -56,6 +66,14 @@ impl Operation for SoftmaxGrad {
     fn cpu(&self, inputs: &[Operand], _outputs: &[Operand]) -> Result<Box<dyn Kernel>> {
         let (rows, n) = rows(&inputs[0].meta);
         Ok(float_kernel!(inputs[0].meta.dtype, T => cpu::Backward::<T>::new(rows, n, self.kind)))
+    }
+    fn cuda(
+        &self,
+        inputs: &[Operand],
+        _outputs: &[Operand],
+        gpu: &Gpu,
+    ) -> Result<Box<dyn crate::cuda::kernel::Kernel>> {
+        cuda::kernel(self.kind, true, &inputs[0].meta, gpu)
     }
 }
 

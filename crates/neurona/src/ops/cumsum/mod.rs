@@ -1,9 +1,12 @@
 //! `cumsum`: running sums.
 
+pub(in crate::ops) mod cuda;
+
 use super::{At, Operation, one};
 use crate::Result;
 use crate::cpu::kernel::{Io, Kernel, Plain, share};
 use crate::cpu::tasks::pieces;
+use crate::cuda::Gpu;
 use crate::graph::ir::Operand;
 use crate::graph::node::Metas;
 use crate::tensor::{DType, Meta, Tensor};
@@ -36,6 +39,14 @@ impl Operation for CumSum {
             DType::I64 => Box::new(Scan::<i64> { outer, size, inner, reverse, element: PhantomData }),
             _ => Box::new(Scan::<f32> { outer, size, inner, reverse, element: PhantomData }),
         })
+    }
+    fn cuda(
+        &self,
+        inputs: &[Operand],
+        _outputs: &[Operand],
+        gpu: &Gpu,
+    ) -> Result<Box<dyn crate::cuda::kernel::Kernel>> {
+        cuda::kernel(self, &inputs[0].meta, gpu)
     }
 }
 

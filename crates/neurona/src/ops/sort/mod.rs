@@ -1,9 +1,12 @@
 //! Elements by size: `sort`, `argsort`, `topk`.
 
+mod cuda;
+
 use super::slice::resized;
 use super::{At, Operation, one};
 use crate::cpu::kernel::{Io, Kernel, Plain, share};
 use crate::cpu::tasks::pieces;
+use crate::cuda::Gpu;
 use crate::graph::ir::Operand;
 use crate::graph::node::Metas;
 use crate::tensor::{DType, Meta, Tensor};
@@ -50,6 +53,14 @@ impl Operation for ArgSort {
             DType::U8 | DType::Bool => of!(u8),
             _ => of!(f32),
         })
+    }
+    fn cuda(
+        &self,
+        inputs: &[Operand],
+        _outputs: &[Operand],
+        gpu: &Gpu,
+    ) -> Result<Box<dyn crate::cuda::kernel::Kernel>> {
+        cuda::kernel(self, &inputs[0].meta, gpu)
     }
 }
 

@@ -1,10 +1,13 @@
 //! Dropout: elements are zeroed at random and the rest scaled up.
 
+mod cuda;
+
 use super::{At, Operation, one};
 use crate::cpu::kernel::{Io, Kernel, share};
 use crate::cpu::math::Real;
 use crate::cpu::simd::vectorized;
 use crate::cpu::tasks::pieces;
+use crate::cuda::Gpu;
 use crate::graph::ir::Operand;
 use crate::graph::node::Metas;
 use crate::tensor::{DType, Meta, Number, Tensor, random};
@@ -35,6 +38,14 @@ impl Operation for Dropout {
             DType::F64 => Box::new(Drop::<f64> { n, element: PhantomData }),
             _ => Box::new(Drop::<f32> { n, element: PhantomData }),
         })
+    }
+    fn cuda(
+        &self,
+        inputs: &[Operand],
+        _outputs: &[Operand],
+        gpu: &Gpu,
+    ) -> Result<Box<dyn crate::cuda::kernel::Kernel>> {
+        cuda::dropout(&inputs[0].meta, gpu)
     }
 }
 

@@ -1,10 +1,13 @@
 //! `prod`: products of elements, with a gradient that zeros do not spoil.
 
+mod cuda;
+
 use super::{At, Operation, one, reduce};
 use crate::Result;
 use crate::cpu::kernel::{Io, Kernel, share};
 use crate::cpu::math::Real;
 use crate::cpu::tasks::pieces;
+use crate::cuda::Gpu;
 use crate::graph::ir::Operand;
 use crate::graph::node::Metas;
 use crate::tensor::{DType, Meta, Tensor};
@@ -28,6 +31,14 @@ impl Operation for ProdOthers {
             DType::F64 => Box::new(Others::<f64> { rows, size, element: PhantomData }),
             _ => Box::new(Others::<f32> { rows, size, element: PhantomData }),
         })
+    }
+    fn cuda(
+        &self,
+        inputs: &[Operand],
+        _outputs: &[Operand],
+        gpu: &Gpu,
+    ) -> Result<Box<dyn crate::cuda::kernel::Kernel>> {
+        cuda::kernel(&inputs[0].meta, gpu)
     }
 }
 

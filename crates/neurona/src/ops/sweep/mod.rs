@@ -3,13 +3,15 @@
 //! Tasks are cut over the concatenation of all parameters, so that many small ones cost no more
 //! than one large one.
 
+pub(crate) mod cuda;
+
 use std::ops::Range;
 
 use crate::cpu::kernel::{Buf, Io, share};
 use crate::cpu::math::Real;
 use crate::graph::ir::Operand;
 use crate::graph::node::Metas;
-use crate::tensor::Meta;
+use crate::tensor::{DType, Meta};
 use crate::{Error, Result};
 
 /// Elements of one task, about.
@@ -69,7 +71,12 @@ impl Sweep {
 pub(crate) fn outputs(inputs: &[&Meta], operands: usize) -> Result<Metas> {
     let mut results = Metas::new();
     for group in inputs[..inputs.len() - 1].chunks(operands) {
-        if group.iter().any(|m| *m != group[0]) {
+        // Mixed precision gives 16-bit gradients to parameters in f32.
+        let fits = |(i, m): (usize, &&Meta)| {
+            let rounded = i == 1 && group[0].dtype == DType::F32 && m.dtype.compute() == DType::F32;
+            m.shape == group[0].shape && (m.dtype == group[0].dtype || rounded)
+        };
+        if !group.iter().enumerate().all(fits) {
             let roles: Vec<_> = ["parameter", "gradient", "state"].into_iter().zip(group.iter().copied()).collect();
             return Err(Error::operands("step", "parameter, gradient and state differ in shape or type", &roles));
         }
@@ -90,7 +97,7 @@ pub(crate) fn sizes(inputs: &[Operand], operands: usize) -> Vec<usize> {
 }
 
 /// Writes the op of an optimizer's step: its options, and how many operands each parameter has (itself, its
-/// gradient, its state). Operands and results are those of the kernel, `cpu::Step`.
+/// gradient, its state). Operands and results are those of the kernel, `cpu::Step`; `cuda::step` that for GPUs.
 macro_rules! step_op {
     ($(#[$doc:meta])* $Op:ident $name:literal |$options:ident| $operands:expr) => {
         $(#[$doc])*
@@ -123,6 +130,14 @@ macro_rules! step_op {
             ) -> $crate::Result<Box<dyn $crate::cpu::kernel::Kernel>> {
                 let sizes = $crate::ops::sweep::sizes(inputs, self.operands());
                 Ok($crate::ops::float_kernel!(inputs[0].meta.dtype, T => cpu::Step::<T>::new(&sizes, self.options)))
+            }
+            fn cuda(
+                &self,
+                inputs: &[$crate::graph::ir::Operand],
+                _outputs: &[$crate::graph::ir::Operand],
+                gpu: &$crate::cuda::Gpu,
+            ) -> $crate::Result<Box<dyn $crate::cuda::kernel::Kernel>> {
+                cuda::step(self.options).kernel(inputs, self.operands(), gpu)
             }
         }
     };

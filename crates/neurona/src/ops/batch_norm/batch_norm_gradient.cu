@@ -1,0 +1,174 @@
+// The gradients of batch normalisation over a matrix [rows, c]; see batch_norm.cu for how the work is cut.
+//
+// Both need two sums of each column: of dy, and of dy times the deviation of x. With y given, of a relu that was computed
+// along, dy counts only where y is above 0.
+#include "columns.cuh"
+
+// Of x, y and their gradients.
+#ifndef ELEMENT
+#define ELEMENT float
+#endif
+// Of everything that is there once a channel; wider than ELEMENT in mixed precision.
+#ifndef PARAMETER
+#define PARAMETER ELEMENT
+#endif
+
+typedef ELEMENT T;
+typedef PARAMETER P;
+typedef Wide<T> W;
+
+__device__ __forceinline__ void add_sums(W (&a)[2 * V], const W (&b)[2 * V]) {
+    for (int k = 0; k < 2 * V; k++) a[k] += b[k];
+}
+
+// What is read of one row.
+struct Found {
+    Group<T> dy, x, y;
+};
+
+__device__ __forceinline__ Found find(const T *dy, const T *x, const T *y, i64 at) {
+    Found found;
+    found.dy = load_group(dy + at);
+    if (x) found.x = load_group(x + at);
+    if (y) found.y = load_group(y + at);
+    return found;
+}
+
+// The gradient that passes relu.
+__device__ __forceinline__ void gradient_of(W (&slope)[V], const Found &found, bool relu) {
+    widen_all(slope, found.dy);
+    for (int k = 0; k < V; k++)
+        if (relu && widen(found.y.at[k]) <= 0) slope[k] = 0;
+}
+
+// The sums of all runs ([runs, 2, c] in the workspace) for this thread's columns, in every thread.
+__device__ __forceinline__ void join_runs(W (&all)[2 * V], const W *partial, i64 runs, i64 c, W *room) {
+    i64 column = strip_column();
+    for (int k = 0; k < 2 * V; k++) all[k] = 0;
+    if (column < c)
+        for (i64 i = runs > 1 ? threadIdx.y : 0; i < runs; i += blockDim.y) {
+            Group<W> even = load_group(partial + 2 * i * c + column), along = load_group(partial + (2 * i + 1) * c + column);
+            for (int k = 0; k < V; k++) all[k] += even.at[k], all[V + k] += along.at[k];
+        }
+    if (runs > 1) {
+        join_columns(all, room, add_sums);
+        share_columns(all, room);
+    }
+}
+
+__device__ __forceinline__ void write_sums(W *partial, const W (&all)[2 * V], i64 at, i64 c) {
+    Group<W> even, along;
+    for (int k = 0; k < V; k++) even.at[k] = all[k], along.at[k] = all[V + k];
+    store_group(partial + 2 * at * c + strip_column(), even);
+    store_group(partial + (2 * at + 1) * c + strip_column(), along);
+}
+
+extern "C" __global__ void __launch_bounds__(COLUMN_THREADS, 2)
+batch_norm_gradient_sums(const T *__restrict__ dy, const T *__restrict__ x, const T *__restrict__ y, const P *__restrict__ mean_of,
+                         W *__restrict__ partial, i64 rows, i64 c, i64 run) {
+    __shared__ W room[2 * V * COLUMN_THREADS / 2];
+    i64 column = strip_column();
+    Run own(rows, run);
+    W all[2 * V] = {}, mean[V];
+    if (column < c) {
+        for (int k = 0; k < V; k++) mean[k] = widen(mean_of[column + k]);
+        auto load = [&](i64 row) { return find(dy, x, y, row * c + column); };
+        each_row<2>(own, false, load, [&](i64, const Found &found) {
+            W slope[V], value[V];
+            gradient_of(slope, found, y);
+            widen_all(value, found.x);
+            for (int k = 0; k < V; k++) {
+                all[k] += slope[k];
+                all[V + k] += slope[k] * (value[k] - mean[k]);
+            }
+        });
+    }
+    join_columns(all, room, add_sums);
+    if (threadIdx.y == 0 && column < c) write_sums(partial, all, blockIdx.y, c);
+}
+
+// Joins all runs into one at `joined`.
+extern "C" __global__ void __launch_bounds__(COLUMN_THREADS, 2)
+batch_norm_gradient_join(const W *__restrict__ partial, W *__restrict__ joined, i64 runs, i64 c) {
+    __shared__ W room[2 * V * COLUMN_THREADS / 2];
+    W all[2 * V];
+    join_runs(all, partial, runs, c, room);
+    if (threadIdx.y == 0 && strip_column() < c) write_sums(joined, all, 0, c);
+}
+
+// Of training. Weight and its gradients are null where there is none.
+extern "C" __global__ void __launch_bounds__(COLUMN_THREADS, 2)
+batch_norm_gradient(const T *__restrict__ dy, const T *__restrict__ x, const T *__restrict__ y, const P *__restrict__ mean_of,
+                    const P *__restrict__ inverse_of, const P *__restrict__ weight, const W *__restrict__ partial, i64 runs,
+                    T *__restrict__ dx, P *dweight, P *dbias, i64 rows, i64 c, i64 run) {
+    __shared__ W room[2 * V * COLUMN_THREADS / 2];
+    W all[2 * V], mean[V], average[V], tilt[V], scale[V];
+    join_runs(all, partial, runs, c, room);
+    i64 column = strip_column();
+    if (column >= c) return;
+    for (int k = 0; k < V; k++) {
+        W inverse = widen(inverse_of[column + k]);
+        mean[k] = widen(mean_of[column + k]);
+        average[k] = all[k] / (W)rows;
+        tilt[k] = all[V + k] * inverse * inverse / (W)rows;
+        scale[k] = weight ? inverse * widen(weight[column + k]) : inverse;
+        if (dweight && blockIdx.y + threadIdx.y == 0) {
+            dweight[column + k] = narrow<P>(all[V + k] * inverse);
+            dbias[column + k] = narrow<P>(all[k]);
+        }
+    }
+    Run own(rows, run);
+    auto load = [&](i64 row) { return find(dy, x, y, row * c + column); };
+    each_row<2>(own, true, load, [&](i64 row, const Found &found) {
+        W slope[V], value[V];
+        gradient_of(slope, found, y);
+        widen_all(value, found.x);
+        for (int k = 0; k < V; k++) value[k] = (slope[k] - average[k] - (value[k] - mean[k]) * tilt[k]) * scale[k];
+        store_narrow(dx + row * c + column, value);
+    });
+}
+
+// Of normalisation by given statistics: dx, and where there is a weight the sums of the runs.
+extern "C" __global__ void __launch_bounds__(COLUMN_THREADS, 2)
+batch_norm_eval_gradient(const T *__restrict__ dy, const T *__restrict__ x, const P *__restrict__ mean_of,
+                         const P *__restrict__ variance_of, const P *__restrict__ weight, T *__restrict__ dx,
+                         W *__restrict__ partial, i64 rows, i64 c, i64 run, double eps) {
+    __shared__ W room[2 * V * COLUMN_THREADS / 2];
+    i64 column = strip_column();
+    Run own(rows, run);
+    W all[2 * V] = {}, mean[V], scale[V];
+    if (column < c) {
+        for (int k = 0; k < V; k++) {
+            mean[k] = widen(mean_of[column + k]);
+            scale[k] = 1 / sqrt(widen(variance_of[column + k]) + (W)eps) * (weight ? widen(weight[column + k]) : 1);
+        }
+        auto load = [&](i64 row) { return find(dy, weight ? x : nullptr, nullptr, row * c + column); };
+        each_row<2>(own, false, load, [&](i64 row, const Found &found) {
+            W slope[V], value[V];
+            widen_all(slope, found.dy);
+            widen_all(value, found.x);
+            for (int k = 0; k < V; k++) {
+                all[k] += slope[k];
+                all[V + k] += slope[k] * (value[k] - mean[k]);
+                slope[k] *= scale[k];
+            }
+            store_narrow(dx + row * c + column, slope);
+        });
+    }
+    if (!weight) return;
+    join_columns(all, room, add_sums);
+    if (threadIdx.y == 0 && column < c) write_sums(partial, all, blockIdx.y, c);
+}
+
+extern "C" __global__ void __launch_bounds__(COLUMN_THREADS, 2)
+batch_norm_eval_affine(const W *__restrict__ partial, i64 runs, const P *__restrict__ variance_of, P *dweight, P *dbias, i64 c, double eps) {
+    __shared__ W room[2 * V * COLUMN_THREADS / 2];
+    W all[2 * V];
+    join_runs(all, partial, runs, c, room);
+    i64 column = strip_column();
+    if (threadIdx.y > 0 || column >= c) return;
+    for (int k = 0; k < V; k++) {
+        dweight[column + k] = narrow<P>(all[V + k] / sqrt(widen(variance_of[column + k]) + (W)eps));
+        dbias[column + k] = narrow<P>(all[k]);
+    }
+}

@@ -1,0 +1,155 @@
+//! Batch normalisation on GPUs.
+
+use super::{BatchNormEval, BatchNormEvalGrad, BatchNormFold, BatchNormTrain, BatchNormTrainGrad, check};
+use crate::Result;
+use crate::cuda::cut::{Columns, Module, aligned};
+use crate::cuda::kernel::Argument::{self, F64, I32, I64, Input, Null, Output, Workspace};
+use crate::cuda::kernel::{Grid, Kernel, Launches};
+use crate::cuda::{Gpu, Source};
+use crate::graph::ir::Operand;
+use crate::tensor::DType;
+
+static FORWARD: Source = Source::embedded("batch_norm.cu", include_str!("batch_norm.cu"));
+static GRADIENT: Source = Source::embedded("batch_norm_gradient.cu", include_str!("batch_norm_gradient.cu"));
+
+/// A matrix of rows and channels, and how it is cut.
+struct Matrix {
+    rows: i64,
+    c: i64,
+    cut: Columns,
+    /// Bytes of the two numbers a run leaves of each channel.
+    partial: usize,
+}
+
+impl Matrix {
+    fn new(gpu: &Gpu, x: &Operand) -> Result<Self> {
+        let (rows, c) = check(&x.meta, &[])?;
+        let dtype = x.meta.dtype;
+        let cut = Columns::new(gpu, dtype, rows, c);
+        Ok(Matrix { rows: rows as i64, c: c as i64, cut, partial: 2 * c * dtype.compute().size() })
+    }
+
+    /// The file's kernels for images of `x` and parameters of this type.
+    fn module<'a>(&self, gpu: &'a Gpu, source: &'static Source, x: &Operand, parameter: DType) -> Module<'a> {
+        let module = Module::new(gpu, source).of("ELEMENT", x.meta.dtype).of("PARAMETER", parameter);
+        module.with("VECTOR", self.cut.vector)
+    }
+
+    /// All runs' numbers, and those of all runs together.
+    fn workspace(&self) -> usize {
+        self.joined() + self.partial
+    }
+
+    fn joined(&self) -> usize {
+        aligned(self.cut.runs * self.partial)
+    }
+
+    fn joins_first(&self) -> bool {
+        self.cut.joins_first(self.partial / self.c as usize)
+    }
+
+    fn run(&self) -> i64 {
+        self.cut.run as i64
+    }
+
+    fn runs(&self) -> i64 {
+        self.cut.runs as i64
+    }
+}
+
+/// The operand if it is there.
+fn some(there: bool, i: usize) -> Argument {
+    if there { Input(i) } else { Null }
+}
+
+pub(super) fn train(
+    op: &BatchNormTrain,
+    inputs: &[Operand],
+    outputs: &[Operand],
+    gpu: &Gpu,
+) -> Result<Box<dyn Kernel>> {
+    let m = Matrix::new(gpu, &inputs[0])?;
+    let tracked = if op.affine { 3 } else { 1 };
+    let momentum = op.track && !op.cumulative;
+    let mut module = m.module(gpu, &FORWARD, &inputs[0], outputs[1].meta.dtype);
+    if momentum {
+        module = module.of("MOMENTUM", inputs[tracked + 3].meta.dtype);
+    }
+    let after = |i: usize| if op.track { Output(i) } else { Null };
+    let (rows, c) = (I64(m.rows), I64(m.c));
+    let counts =
+        vec![Input(0), Workspace(0), some(op.track, tracked + 2), after(5), rows.clone(), c.clone(), I64(m.run())];
+    let mut launches = vec![module.launch("batch_norm_moments", m.cut.grid(), counts)?];
+    let mut partial = [Workspace(0), I64(m.runs()), I64(m.run())];
+    if m.joins_first() {
+        let joined = Workspace(m.joined());
+        let [from, runs, run] = partial;
+        let arguments = vec![from, joined.clone(), runs, run, rows.clone(), c.clone()];
+        launches.push(module.launch("batch_norm_join_moments", m.cut.strips(), arguments)?);
+        partial = [joined, I64(1), rows.clone()];
+    }
+    let mut arguments = vec![Input(0), Output(0)];
+    arguments.extend(partial);
+    arguments.extend([some(op.affine, 1), some(op.affine, 2), Output(1), Output(2)]);
+    arguments.extend([some(op.track, tracked), some(op.track, tracked + 1), after(3), after(4), after(5)]);
+    arguments.extend([some(momentum, tracked + 3), rows, c, I64(m.run()), F64(f64::from_bits(op.eps))]);
+    arguments.push(I32(op.relu.into()));
+    launches.push(module.launch("batch_norm_normalise", m.cut.grid(), arguments)?);
+    Ok(Box::new(Launches { launches, workspace: m.workspace(), flops: (8 * m.rows * m.c) as u64 }))
+}
+
+pub(super) fn train_gradient(op: &BatchNormTrainGrad, inputs: &[Operand], gpu: &Gpu) -> Result<Box<dyn Kernel>> {
+    let m = Matrix::new(gpu, &inputs[1])?;
+    let module = m.module(gpu, &GRADIENT, &inputs[1], inputs[2].meta.dtype);
+    let y = some(op.relu, if op.affine { 5 } else { 4 });
+    let (rows, c) = (I64(m.rows), I64(m.c));
+    let sums = vec![Input(0), Input(1), y.clone(), Input(2), Workspace(0), rows.clone(), c.clone(), I64(m.run())];
+    let mut launches = vec![module.launch("batch_norm_gradient_sums", m.cut.grid(), sums)?];
+    let mut partial = [Workspace(0), I64(m.runs())];
+    if m.joins_first() {
+        let joined = Workspace(m.joined());
+        let [from, runs] = partial;
+        let arguments = vec![from, joined.clone(), runs, c.clone()];
+        launches.push(module.launch("batch_norm_gradient_join", m.cut.strips(), arguments)?);
+        partial = [joined, I64(1)];
+    }
+    let by = |i: usize| if op.affine { Output(i) } else { Null };
+    let mut arguments = vec![Input(0), Input(1), y, Input(2), Input(3), some(op.affine, 4)];
+    arguments.extend(partial);
+    arguments.extend([Output(0), by(1), by(2), rows, c, I64(m.run())]);
+    launches.push(module.launch("batch_norm_gradient", m.cut.grid(), arguments)?);
+    Ok(Box::new(Launches { launches, workspace: m.workspace(), flops: (9 * m.rows * m.c) as u64 }))
+}
+
+pub(super) fn eval(op: &BatchNormEval, inputs: &[Operand], gpu: &Gpu) -> Result<Box<dyn Kernel>> {
+    let m = Matrix::new(gpu, &inputs[0])?;
+    let module = m.module(gpu, &FORWARD, &inputs[0], inputs[1].meta.dtype);
+    let mut arguments = vec![Input(0), Output(0), Input(1), Input(2), some(op.affine, 3), some(op.affine, 4)];
+    arguments.extend([I64(m.rows), I64(m.c), I64(m.run()), F64(f64::from_bits(op.eps)), I32(op.relu.into())]);
+    let launches = vec![module.launch("batch_norm_eval", m.cut.grid(), arguments)?];
+    Ok(Box::new(Launches { launches, workspace: 0, flops: (3 * m.rows * m.c) as u64 }))
+}
+
+pub(super) fn eval_gradient(op: &BatchNormEvalGrad, inputs: &[Operand], gpu: &Gpu) -> Result<Box<dyn Kernel>> {
+    let m = Matrix::new(gpu, &inputs[1])?;
+    let module = m.module(gpu, &GRADIENT, &inputs[1], inputs[2].meta.dtype);
+    let eps = F64(f64::from_bits(op.eps));
+    let mut arguments = vec![Input(0), Input(1), Input(2), Input(3), some(op.affine, 4), Output(0), Workspace(0)];
+    arguments.extend([I64(m.rows), I64(m.c), I64(m.run()), eps.clone()]);
+    let mut launches = vec![module.launch("batch_norm_eval_gradient", m.cut.grid(), arguments)?];
+    if op.affine {
+        let arguments = vec![Workspace(0), I64(m.runs()), Input(3), Output(1), Output(2), I64(m.c), eps];
+        launches.push(module.launch("batch_norm_eval_affine", m.cut.strips(), arguments)?);
+    }
+    Ok(Box::new(Launches { launches, workspace: m.workspace(), flops: (5 * m.rows * m.c) as u64 }))
+}
+
+pub(super) fn fold(op: &BatchNormFold, inputs: &[Operand], gpu: &Gpu) -> Result<Box<dyn Kernel>> {
+    let (c, dtype) = (inputs[0].meta.shape.numel(), inputs[0].meta.dtype);
+    let module = Module::new(gpu, &FORWARD).of("ELEMENT", dtype).with("VECTOR", 1);
+    let bias = some(op.bias, if op.affine { 4 } else { 2 });
+    let mut arguments = vec![Input(0), Input(1), some(op.affine, 2), some(op.affine, 3), bias];
+    arguments.extend([Output(0), Output(1), I64(c as i64), F64(f64::from_bits(op.eps))]);
+    let launches = vec![module.launch("batch_norm_fold", Grid::over(c), arguments)?];
+    Ok(Box::new(Launches { launches, workspace: 0, flops: 0 }))
+}

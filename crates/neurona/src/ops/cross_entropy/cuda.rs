@@ -1,0 +1,78 @@
+//! Cross-entropy on GPUs.
+
+use super::{CrossEntropy, Reduction};
+use crate::Result;
+use crate::cuda::cut::{Module, Rows};
+use crate::cuda::kernel::Argument::{F64, I32, I64, Input, Null, Output, Workspace};
+use crate::cuda::kernel::{Grid, Kernel, Launches};
+use crate::cuda::{Gpu, Source};
+use crate::graph::ir::Operand;
+use crate::tensor::DType;
+
+static SOURCE: Source = Source::embedded("cross_entropy.cu", include_str!("cross_entropy.cu"));
+
+/// Logits that one block takes on alone: a second launch would cost more than the others save.
+const SMALL: usize = 32 * 1024;
+
+/// Targets that every block of the gradient counts for itself.
+const FEW: usize = 4096;
+
+fn module<'a>(op: &CrossEntropy, cut: &Rows, x: DType, loss: DType, gpu: &'a Gpu) -> Module<'a> {
+    let module = Module::new(gpu, &SOURCE).of("ELEMENT", x).of("LOSS", loss);
+    let reduction = match op.reduction {
+        Reduction::None => 0,
+        Reduction::Mean => 1,
+        Reduction::Sum => 2,
+    };
+    module.with("VECTOR", cut.vector).with("LANES", cut.lanes).with("REDUCTION", reduction)
+}
+
+pub(super) fn forward(
+    op: &CrossEntropy,
+    inputs: &[Operand],
+    outputs: &[Operand],
+    gpu: &Gpu,
+) -> Result<Box<dyn Kernel>> {
+    let x = &inputs[0].meta;
+    let (rows, n) = (x.shape[0], x.shape[1]);
+    let mut cut = Rows::new(x.dtype, rows, n);
+    let joins = op.reduction != Reduction::None;
+    let grid = if joins && rows * n <= SMALL && cut.lanes <= 32 {
+        // As many threads a row as the block has.
+        let most = (n / cut.vector).next_power_of_two().min(32);
+        cut.lanes = (1024 / rows.next_power_of_two()).clamp(1, most);
+        Grid::line(1, (rows * cut.lanes).next_multiple_of(32).min(1024) as u32)
+    } else {
+        let all = cut.grid();
+        let most = if joins { 4 * gpu.multiprocessors as u32 } else { u32::MAX };
+        Grid { blocks: [all.blocks[0].min(most), 1, 1], ..all }
+    };
+    let parts = grid.blocks[0];
+    let module = module(op, &cut, x.dtype, outputs[0].meta.dtype, gpu);
+    let mut arguments = vec![Input(0), Input(1), Output(0), Output(1), Workspace(0), I64(rows as i64), I64(n as i64)];
+    arguments.extend([F64(f64::from_bits(op.label_smoothing)), I64(op.ignore_index)]);
+    let mut launches = vec![module.launch("cross_entropy", grid, arguments)?];
+    if joins && parts > 1 {
+        let arguments = vec![Workspace(0), I32(parts as i32), Output(0)];
+        launches.push(module.launch("cross_entropy_finish", Grid::line(1, 256), arguments)?);
+    }
+    Ok(Box::new(Launches { launches, workspace: 16 * parts as usize, flops: (20 * rows * n) as u64 }))
+}
+
+pub(super) fn gradient(op: &CrossEntropy, inputs: &[Operand], gpu: &Gpu) -> Result<Box<dyn Kernel>> {
+    let x = &inputs[0].meta;
+    let (rows, n) = (x.shape[0], x.shape[1]);
+    let cut = Rows::new(x.dtype, rows, n);
+    let module = module(op, &cut, x.dtype, inputs[3].meta.dtype, gpu);
+    let (count, ignored) = (I64(rows as i64), I64(op.ignore_index));
+    let (mut launches, mut counted, mut parts) = (Vec::new(), Null, 0);
+    if op.reduction == Reduction::Mean && rows > FEW {
+        (counted, parts) = (Workspace(0), rows.div_ceil(FEW).min(128));
+        let arguments = vec![Input(2), count.clone(), ignored.clone(), counted.clone()];
+        launches.push(module.launch("cross_entropy_count", Grid::line(parts, 256), arguments)?);
+    }
+    let mut arguments = vec![Input(0), Input(1), Input(2), Input(3), Output(0), counted, I32(parts as i32), count];
+    arguments.extend([I64(n as i64), F64(f64::from_bits(op.label_smoothing)), ignored]);
+    launches.push(module.launch("cross_entropy_gradient", cut.grid(), arguments)?);
+    Ok(Box::new(Launches { launches, workspace: 8 * parts, flops: (20 * rows * n) as u64 }))
+}
