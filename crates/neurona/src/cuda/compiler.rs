@@ -28,8 +28,11 @@ impl Source {
 }
 
 /// What sources can include.
-const INCLUDES: &[(&str, &str)] =
-    &[("prelude.cuh", include_str!("include/prelude.cuh")), ("ptx.cuh", include_str!("include/ptx.cuh"))];
+const INCLUDES: &[(&str, &str)] = &[
+    ("prelude.cuh", include_str!("include/prelude.cuh")),
+    ("ptx.cuh", include_str!("include/ptx.cuh")),
+    ("random.cuh", include_str!("include/random.cuh")),
+];
 
 /// Machine code.
 pub(super) struct Compiled {
