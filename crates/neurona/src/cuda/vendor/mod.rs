@@ -11,6 +11,7 @@
 pub(crate) mod cublaslt;
 pub(crate) mod cudnn;
 pub(crate) mod kernel;
+pub(crate) mod pack;
 mod library;
 mod nccl;
 #[cfg(test)]
