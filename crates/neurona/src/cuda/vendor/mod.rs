@@ -11,9 +11,9 @@
 pub(crate) mod cublaslt;
 pub(crate) mod cudnn;
 pub(crate) mod kernel;
-pub(crate) mod pack;
 mod library;
 mod nccl;
+pub(crate) mod pack;
 #[cfg(test)]
 mod tests;
 

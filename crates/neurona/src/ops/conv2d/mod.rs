@@ -165,12 +165,7 @@ impl Operation for Conv2d {
             _ => Box::new(cpu::Forward::new(g, bias, self.scaled, self.activation)),
         })
     }
-    fn cuda(
-        &self,
-        inputs: &[Operand],
-        outputs: &[Operand],
-        gpu: &Gpu,
-    ) -> Result<Box<dyn crate::cuda::kernel::Kernel>> {
+    fn cuda(&self, inputs: &[Operand], outputs: &[Operand], gpu: &Gpu) -> Result<Box<dyn crate::cuda::kernel::Kernel>> {
         let g = self.options.check(&inputs[0].meta, &inputs[1].meta).map_err(|p| Error::op("conv2d", p))?;
         let epilogue = cuda::Epilogue {
             bias: inputs.get(2).map(|bias| (2, bias.meta.dtype)),
