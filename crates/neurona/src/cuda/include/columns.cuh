@@ -25,11 +25,13 @@ template <int AHEAD, class Load, class Use>
 __device__ __forceinline__ void each_row(const Run &own, bool back, Load load, Use use) {
     i64 row = own.first + threadIdx.y, step = blockDim.y, last = own.first + own.end - 1;
     auto place = [&](i64 row) { return back ? last - row : row; };
+#pragma unroll 1
     for (; row + (AHEAD - 1) * step < own.end; row += AHEAD * step) {
         decltype(load(row)) found[AHEAD];
         for (int k = 0; k < AHEAD; k++) found[k] = load(place(row + k * step));
         for (int k = 0; k < AHEAD; k++) use(place(row + k * step), found[k]);
     }
+#pragma unroll 1
     for (; row < own.end; row += step) use(place(row), load(place(row)));
 }
 
@@ -37,6 +39,7 @@ __device__ __forceinline__ void each_row(const Run &own, bool back, Load load, U
 // threads with y = 0. Values lie apart by the block's threads in `room`, which keeps shared memory free of conflicts.
 template <int K, class A, class Join> __device__ __forceinline__ void join_columns(A (&mine)[K], A *room, Join join) {
     int pitch = COLUMN_THREADS / 2;
+#pragma unroll 1
     for (int n = blockDim.y; n > 1;) {
         int half = (n + 1) / 2, y = threadIdx.y;
         if (y >= half && y < n)

@@ -44,6 +44,7 @@ __device__ __forceinline__ void join_runs(W (&all)[MOMENTS], const W *partial, i
     i64 column = strip_column();
     for (int k = 0; k < MOMENTS; k++) all[k] = 0;
     if (column < c)
+#pragma unroll 1
         for (i64 i = runs > 1 ? threadIdx.y : 0; i < runs; i += blockDim.y) {
             Group<W> mean = load_group(partial + 2 * i * c + column), square = load_group(partial + (2 * i + 1) * c + column);
             W one[MOMENTS];

@@ -46,6 +46,7 @@ __device__ __forceinline__ void join_runs(W (&all)[2 * V], const W *partial, i64
     i64 column = strip_column();
     for (int k = 0; k < 2 * V; k++) all[k] = 0;
     if (column < c)
+#pragma unroll 1
         for (i64 i = runs > 1 ? threadIdx.y : 0; i < runs; i += blockDim.y) {
             Group<W> even = load_group(partial + 2 * i * c + column), along = load_group(partial + (2 * i + 1) * c + column);
             for (int k = 0; k < V; k++) all[k] += even.at[k], all[V + k] += along.at[k];
