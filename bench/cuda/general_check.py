@@ -128,7 +128,7 @@ class Gather:
         self.part, self.parts = part_of(self.deepest, parts)
         vector = channels % 4 == 0
         self.unit = 4 if vector else 1
-        self.room = up(self.deepest, ALIGNED) + ALIGNED
+        self.room = up(self.deepest, ALIGNED) + 2 * ALIGNED
         self.row_tiles = ceil(rows, TILES[tile][0])
         self.blocks = self.classes * self.row_tiles * ceil(self.columns, TILES[tile][1])
         sum_type = wide(images.dtype)
