@@ -166,6 +166,11 @@ fn advice(set: &Set, state: &State, folder: &Path) -> String {
     }
 }
 
+/// Bytes of memory as people read them.
+pub fn gibibytes(bytes: u64) -> String {
+    format!("{:.1} GiB", bytes as f64 / (1u64 << 30) as f64)
+}
+
 /// Bytes as people read them.
 pub fn megabytes(bytes: u64) -> String {
     format!("{:.1} MB", bytes as f64 / 1e6)

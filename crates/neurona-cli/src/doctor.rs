@@ -1,9 +1,11 @@
 //! `neurona doctor`: what this machine has, what Neurona makes of it, and what is missing.
 
+mod cuda;
 mod machine;
 
-use crate::data::{megabytes, word};
+use crate::data::{gibibytes, megabytes, word};
 use crate::failure::{Outcome, say};
+use cuda::Cuda;
 use machine::Machine;
 use neurona::data::download::{self, State};
 use serde::Serialize;
@@ -30,11 +32,10 @@ struct Report {
     optimised: bool,
     #[serde(flatten)]
     machine: Machine,
+    cuda: Cuda,
     /// The kernels in use, and the threads.
     kernels: String,
     threads: usize,
-    /// NVIDIA's libraries, which a GPU can use beside Neurona's own kernels.
-    libraries: Vec<LibraryReport>,
     /// Where networks can run in this build.
     devices: Vec<String>,
     /// Variables that change what Neurona does.
@@ -46,30 +47,6 @@ struct Report {
     unfinished_bytes: u64,
     current_folder_writable: bool,
     advice: Vec<String>,
-}
-
-#[derive(Serialize)]
-struct LibraryReport {
-    name: &'static str,
-    version: Option<String>,
-    path: Option<PathBuf>,
-    /// Why it cannot be used.
-    problem: Option<String>,
-    /// What its absence costs.
-    without: Option<&'static str>,
-}
-
-impl From<neurona::VendorLibrary> for LibraryReport {
-    fn from(library: neurona::VendorLibrary) -> Self {
-        let neurona::VendorLibrary { name, found, without } = library;
-        match found {
-            Ok(found) => {
-                let (version, path) = (Some(found.version), Some(found.path));
-                LibraryReport { name, version, path, problem: None, without }
-            }
-            Err(problem) => LibraryReport { name, version: None, path: None, problem: Some(problem), without },
-        }
-    }
 }
 
 #[derive(Serialize)]
@@ -104,10 +81,10 @@ impl Report {
             version: env!("CARGO_PKG_VERSION"),
             optimised: !cfg!(debug_assertions),
             machine: Machine::look(),
+            cuda: Cuda::look(),
             kernels: format!("{:?}", neurona::cpu::simd::isa()).to_lowercase(),
             threads: neurona::num_threads(),
-            libraries: neurona::vendor_libraries().into_iter().map(Into::into).collect(),
-            devices: vec!["cpu".to_string()],
+            devices: neurona::Device::all().iter().map(ToString::to_string).collect(),
             settings: settings(),
             data_folder_writable: data.as_deref().is_some_and(writable),
             sets: data.as_ref().map(at).unwrap_or_default(),
@@ -148,12 +125,7 @@ impl Report {
             memory.is_some_and(|bytes| bytes < 1 << 30),
             "there is less than 1 GiB of memory: use small batches".into(),
         );
-        when(!machine.gpus.is_empty(), "there is a GPU, but this build runs on CPU cores only".into());
-        for library in self.libraries.iter().filter(|_| !machine.gpus.is_empty()) {
-            if let (Some(problem), Some(without)) = (&library.problem, library.without) {
-                when(true, format!("without {} {without}: {problem}", library.name));
-            }
-        }
+        self.cuda.advice(!machine.gpus.is_empty()).into_iter().for_each(|text| when(true, text));
         when(!self.current_folder_writable, "nothing can be written here: give train --output FOLDER".into());
         when(self.data_folder.is_none(), "there is no folder for data sets: set NEURONA_DATA".into());
         when(
@@ -182,15 +154,10 @@ impl Report {
         let limit = machine.memory_limit_bytes.map_or(String::new(), |limit| format!(", limit {}", gibibytes(limit)));
         let available = bytes(machine.memory_available_bytes);
         line("memory", format!("{}, {available} available{limit}", bytes(machine.memory_bytes)));
-        line("GPUs", list(&machine.gpus));
+        self.cuda.lines().into_iter().for_each(|(title, text)| line(title, text));
         let library = machine.libcuda.as_ref().map_or(String::new(), |path| format!(", {}", path.display()));
         let driver = machine.nvidia_driver.clone().unwrap_or_else(|| "none".to_string());
-        line("NVIDIA driver", format!("{driver}{library}"));
-        for (i, library) in self.libraries.iter().enumerate() {
-            let version = library.version.as_deref().unwrap_or("none");
-            let path = library.path.as_ref().map_or(String::new(), |path| format!(", {}", path.display()));
-            line(if i == 0 { "libraries" } else { "" }, format!("{} {version}{path}", library.name));
-        }
+        line("kernel module", format!("{driver}{library}"));
         line("runs on", list(&self.devices));
         line("settings", list(&self.settings));
         let data = self.data_folder.as_ref().map_or_else(unknown, |data| data.display().to_string());
@@ -215,13 +182,16 @@ fn list(items: &[String]) -> String {
     if items.is_empty() { "none".to_string() } else { items.join(", ") }
 }
 
-fn gibibytes(bytes: u64) -> String {
-    format!("{:.1} GiB", bytes as f64 / (1u64 << 30) as f64)
-}
-
 fn settings() -> Vec<String> {
-    let names =
-        ["NEURONA_DATA", "NEURONA_THREADS", "NEURONA_ISA", "NEURONA_WINOGRAD", "NEURONA_DEBUG", "NEURONA_CHECK"];
+    let names = [
+        "NEURONA_DATA",
+        "NEURONA_CACHE",
+        "NEURONA_THREADS",
+        "NEURONA_ISA",
+        "NEURONA_WINOGRAD",
+        "NEURONA_DEBUG",
+        "NEURONA_CHECK",
+    ];
     let set = |name: &str| std::env::var(name).ok().map(|value| format!("{name}={value}"));
     names.iter().filter_map(|name| set(name)).collect()
 }

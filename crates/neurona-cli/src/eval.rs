@@ -1,5 +1,6 @@
 //! `neurona eval`: how well a model does on images.
 
+use crate::device::{self, Computing};
 use crate::failure::{Failure, Outcome, say};
 use crate::pipeline::{self, Parts};
 use crate::results::Results;
@@ -41,9 +42,8 @@ pub struct Args {
     /// Threads that read images.
     #[arg(long, value_name = "N", default_value = "2", value_parser = flags::workers)]
     workers: usize,
-    /// Threads to compute on [default: all cores].
-    #[arg(long, value_name = "N", value_parser = flags::threads)]
-    threads: Option<usize>,
+    #[command(flatten)]
+    computing: Computing,
     /// One JSON object instead of words.
     #[arg(long)]
     json: bool,
@@ -69,16 +69,18 @@ impl fmt::Display for Part {
 
 /// Runs the command.
 pub fn run(args: &Args) -> Outcome {
-    if let Some(threads) = args.threads {
-        neurona::set_num_threads(threads);
-    }
+    let device = args.computing.begin()?;
     let (net, card) = model_file::open(&args.model)?;
+    net.to_device(device)?;
     let (part, data) = images(args, &card)?;
     let loader = pipeline::plain_loader(&data, &card, args.workers, args.skip_bad_images)?;
     let results = judge::results(&evaluate(&net, &loader)?, data.as_ref(), &part.to_string());
     match args.json {
         true => say(results.json()?.trim_end())?,
-        false => say(report(&results, loader.skipped().len()).trim_end())?,
+        false => {
+            say(report(&results, loader.skipped().len()).trim_end())?;
+            say(format!("Computed on {}", device::describe(device)))?;
+        }
     }
     let Some(output) = &args.output else { return Ok(()) };
     std::fs::create_dir_all(output).map_err(|e| Failure::file("make the folder", output, e))?;

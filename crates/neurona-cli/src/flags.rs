@@ -1,6 +1,5 @@
 //! Checks of flag values that several commands share; what they say, clap shows with the usage.
 
-use neurona::Device;
 use std::ops::RangeInclusive;
 
 /// More threads than this help nobody, and the system may refuse them.
@@ -67,11 +66,6 @@ pub fn name(text: &str) -> Result<String, String> {
         true => Ok(text.to_string()),
         false => Err("it is a folder's name: letters, digits and - _ . and at most 100 of them".to_string()),
     }
-}
-
-/// A device that this machine has.
-pub fn device(text: &str) -> Result<Device, String> {
-    text.parse::<Device>().and_then(Device::available).map_err(|e| e.to_string())
 }
 
 /// The one of several names that was most likely meant.

@@ -5,6 +5,7 @@ mod completions;
 mod config;
 mod convert;
 mod data;
+mod device;
 mod doctor;
 mod eval;
 mod export;
@@ -26,6 +27,7 @@ mod train;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use std::process::ExitCode;
+use std::time::Instant;
 
 /// Trains, evaluates and uses image classifiers.
 #[derive(Parser)]
@@ -61,6 +63,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    let begun = Instant::now();
     let result = match Cli::parse().command {
         Command::Train(args) => train::run(&args),
         Command::Eval(args) => eval::run(&args),
@@ -71,7 +74,7 @@ fn main() -> ExitCode {
         Command::Export(args) => export::run(&args),
         Command::Convert(args) => convert::run(&args),
         Command::Inspect(args) => inspect::run(&args),
-        Command::Bench(args) => bench::run(&args),
+        Command::Bench(args) => bench::run(&args, begun),
         Command::Doctor(args) => doctor::run(&args),
         Command::Completions(args) => completions::run(&args, Cli::command()),
     };

@@ -132,7 +132,18 @@ fn doctor_reports_the_machine() {
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "it leaves nothing behind");
 
     let words = told(&["doctor"]);
-    for title in ["CPU", "kernels", "cores", "memory", "GPUs", "data folder", "current folder"] {
+    for title in [
+        "CPU",
+        "kernels",
+        "cores",
+        "memory",
+        "GPU",
+        "driver",
+        "NVRTC",
+        "compiled kernels",
+        "data folder",
+        "current folder",
+    ] {
         assert!(words.lines().any(|line| line.starts_with(title)), "{title}: {words}");
     }
 }

@@ -59,8 +59,10 @@ pub mod schedule;
 pub mod tensor;
 pub mod train;
 
-pub use cuda::choice::{Kernels, kernels, set_kernels};
-pub use cuda::vendor::{FoundLibrary, VendorLibrary, vendor_libraries};
+#[doc(hidden)]
+pub use cuda::bench as bench_support;
+pub use cuda::choice::{Kernels, kernel_choices, kernels, remember_kernel_choices, set_kernels};
+pub use cuda::{CudaPart, CudaReport, cuda_report, gpu_peak_memory, gpu_problem};
 pub use error::{Error, OpError, Place, Result};
 pub use graph::cell::Cell;
 pub use graph::debug::{set_check_finite, set_debug};

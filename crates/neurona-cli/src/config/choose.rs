@@ -1,8 +1,10 @@
 //! What nobody said is chosen from what the data is like. Every choice has a reason, which is printed.
 
-use super::names::{Amp, Augment, ClassWeights, DeviceName, Opt, Scheduler};
+use super::names::{Augment, ClassWeights, Opt, Scheduler};
 use super::{Config, Settings};
+use crate::device::{self, Amp, DeviceName, KernelsName};
 use crate::failure::{Failure, Outcome};
+use neurona::Device;
 use neurona::models::Spec;
 
 /// Images up to this size are small: networks for them keep their resolution.
@@ -57,7 +59,9 @@ pub fn choose(asked: Settings, facts: &Facts) -> Outcome<(Config, Vec<Choice>)> 
         return Err(Failure::Usage("--freeze needs --weights: without them there is nothing worth keeping".into()));
     }
     let mut chooser = Chooser(Vec::new());
-    let device = device(&mut chooser, asked.device, asked.amp)?;
+    let (amp, kernels) = (asked.amp.unwrap_or(Amp::Off), asked.kernels.unwrap_or(KernelsName::Auto));
+    let device = device(&mut chooser, asked.device)?;
+    device::check(device, amp, kernels)?;
     let image_size = chooser.pick("image-size", asked.image_size, image_size(facts));
     let tuning = asked.weights.is_some();
     let model = model(&mut chooser, asked.model, tuning, facts, image_size);
@@ -101,9 +105,10 @@ pub fn choose(asked: Settings, facts: &Facts) -> Outcome<(Config, Vec<Choice>)> 
         clip_grad: asked.clip_grad.unwrap_or(0.0),
         model_ema: asked.model_ema.unwrap_or(0.0),
         early_stopping: asked.early_stopping.unwrap_or(0),
-        amp: asked.amp.unwrap_or(Amp::None),
+        amp,
         seed: asked.seed.unwrap_or(0),
-        device,
+        device: DeviceName::Is(device),
+        kernels,
         threads: asked.threads.unwrap_or_else(neurona::num_threads),
         output: asked.output.unwrap_or_else(|| "runs".to_string()),
         name: asked.name.unwrap_or_else(|| facts.name.clone()),
@@ -114,22 +119,12 @@ pub fn choose(asked: Settings, facts: &Facts) -> Outcome<(Config, Vec<Choice>)> 
     Ok((config, chooser.0))
 }
 
-fn device(chooser: &mut Chooser, asked: Option<DeviceName>, amp: Option<Amp>) -> Outcome<DeviceName> {
-    if let Some(amp) = amp.filter(|amp| *amp != Amp::None) {
-        let problem = format!("--amp {amp} needs a GPU, and this build trains on the CPU; leave it out");
-        return Err(Failure::Usage(problem));
-    }
-    match asked {
-        Some(DeviceName::Cuda) => Err(Failure::Usage(
-            "--device cuda: this build trains on the CPU only; use --device cpu, or auto, which takes what there is"
-                .into(),
-        )),
-        Some(DeviceName::Auto) => {
-            let reason = "this build trains on the CPU only".to_string();
-            Ok(chooser.pick("device", None, (DeviceName::Cpu, reason)))
-        }
-        Some(DeviceName::Cpu) | None => Ok(DeviceName::Cpu),
-    }
+fn device(chooser: &mut Chooser, asked: Option<DeviceName>) -> Outcome<Device> {
+    let (device, reason) = device::find(asked.unwrap_or(DeviceName::Auto))?;
+    Ok(match reason {
+        Some(reason) => chooser.pick("device", None, (device, reason)),
+        None => device,
+    })
 }
 
 fn image_size(facts: &Facts) -> (usize, String) {
@@ -157,7 +152,7 @@ fn model(chooser: &mut Chooser, asked: Option<String>, tuning: bool, facts: &Fac
         }
         Some(name) => name,
         None if image_size <= SMALL => {
-            let reason = format!("{} images of {image_size} x {image_size} pixels, on a CPU", facts.images);
+            let reason = format!("{} images of {image_size} x {image_size} pixels", facts.images);
             chooser.pick("model", None, ("small_cnn".to_string(), reason))
         }
         None => {
@@ -269,14 +264,19 @@ mod tests {
 
     #[test]
     fn what_needs_a_gpu_is_refused() {
+        let on_cpu = Settings { device: Some(DeviceName::Is(Device::Cpu)), ..Settings::default() };
         for settings in [
-            Settings { device: Some(DeviceName::Cuda), ..Settings::default() },
-            Settings { amp: Some(Amp::F16), ..Settings::default() },
+            Settings { device: Some(DeviceName::Is(Device::cuda(60))), ..Settings::default() },
+            Settings { amp: Some(Amp::F16), ..on_cpu.clone() },
+            Settings { kernels: Some(KernelsName::Own), ..on_cpu.clone() },
             Settings { freeze: Some(true), ..Settings::default() },
         ] {
             assert!(matches!(choose(settings, &facts(10, [3, 8, 8])), Err(Failure::Usage(_))));
         }
-        let auto = Settings { device: Some(DeviceName::Auto), ..Settings::default() };
-        assert!(chosen(auto, &facts(10, [3, 8, 8])).1.iter().any(|c| c.key == "device" && c.value == "cpu"));
+        let (config, choices) = chosen(Settings::default(), &facts(10, [3, 8, 8]));
+        let choice = choices.iter().find(|c| c.key == "device").unwrap();
+        assert_eq!(choice.value, config.device.to_string());
+        assert!(!choice.reason.is_empty());
+        assert!(chosen(on_cpu, &facts(10, [3, 8, 8])).1.iter().all(|c| c.key != "device"));
     }
 }

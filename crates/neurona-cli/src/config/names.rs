@@ -21,18 +21,6 @@ macro_rules! named {
 }
 
 named! {
-    /// Where to train.
-    DeviceName {
-        /// The best there is.
-        Auto,
-        /// The CPU's cores.
-        Cpu,
-        /// An NVIDIA GPU.
-        Cuda,
-    }
-}
-
-named! {
     /// How the weights are changed.
     Opt {
         /// Gradient descent with Nesterov momentum.
@@ -105,17 +93,5 @@ named! {
         None,
         /// Every class counts the same: its images by how rare they are.
         Balanced,
-    }
-}
-
-named! {
-    /// Numbers to compute with.
-    Amp {
-        /// 32-bit floats.
-        None,
-        /// Matrix work in bf16.
-        Bf16,
-        /// Matrix work in f16.
-        F16,
     }
 }

@@ -1,6 +1,7 @@
 //! The settings as the run goes.
 
-use super::names::{Amp, Augment, ClassWeights, DeviceName, Opt, Scheduler};
+use super::names::{Augment, ClassWeights, Opt, Scheduler};
+use crate::device::{Amp, DeviceName, KernelsName};
 use serde::{Deserialize, Serialize};
 
 /// Every setting of a run, with nothing left open: what config.toml holds. The keys are those of
@@ -43,6 +44,7 @@ pub struct Config {
     pub seed: u64,
 
     pub device: DeviceName,
+    pub kernels: KernelsName,
     pub threads: usize,
     pub output: String,
     pub name: String,

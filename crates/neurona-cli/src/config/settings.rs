@@ -1,6 +1,7 @@
 //! The settings as asked.
 
-use super::names::{Amp, Augment, ClassWeights, DeviceName, Opt, Scheduler};
+use super::names::{Augment, ClassWeights, Opt, Scheduler};
+use crate::device::{Amp, DeviceName, KernelsName};
 use crate::flags;
 use serde::{Deserialize, Serialize};
 
@@ -91,16 +92,19 @@ pub struct Settings {
     /// Stop when validation has not improved for this many epochs (0: never).
     #[arg(long, value_name = "N", value_parser = flags::count_or_zero, help_heading = "Training")]
     pub early_stopping: Option<usize>,
-    /// Numbers to compute with; bf16 and f16 need a GPU.
+    /// Numbers to compute with; bf16 and f16 are for GPUs [default: off].
     #[arg(long, value_name = "NAME", help_heading = "Training")]
     pub amp: Option<Amp>,
     /// Decides the first weights, the order of the images and how they are varied.
     #[arg(long, value_name = "N", help_heading = "Training")]
     pub seed: Option<u64>,
 
-    /// Where to train.
+    /// Where to train [default: auto].
     #[arg(long, value_name = "NAME", help_heading = "Machine and files")]
     pub device: Option<DeviceName>,
+    /// Whose matrix products and convolutions a GPU runs [default: auto].
+    #[arg(long, value_name = "NAME", help_heading = "Machine and files")]
+    pub kernels: Option<KernelsName>,
     /// Threads to compute on [default: all cores].
     #[arg(long, value_name = "N", value_parser = flags::threads, help_heading = "Machine and files")]
     pub threads: Option<usize>,

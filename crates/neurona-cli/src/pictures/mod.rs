@@ -1,5 +1,6 @@
 //! The pictures of a run, as PNG files. They are drawn from plain data: [`Results`], [`Epoch`]s and [`Filters`].
 
+mod bars;
 mod canvas;
 mod classes;
 mod confusion;
@@ -7,6 +8,7 @@ mod curves;
 mod filters;
 mod mistakes;
 
+pub use bars::{Bars, bars};
 pub use canvas::Picture;
 pub use filters::Filters;
 

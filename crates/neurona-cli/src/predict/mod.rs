@@ -3,6 +3,7 @@
 mod files;
 mod print;
 
+use crate::device::Computing;
 use crate::failure::{Failure, Outcome};
 use crate::{flags, model_file, pipeline};
 use clap::ValueEnum;
@@ -10,7 +11,7 @@ use neurona::data::transforms::{Compose, Transform};
 use neurona::data::{Draws, Image};
 use neurona::models::Card;
 use neurona::nn::Forward;
-use neurona::{Tensor, no_grad};
+use neurona::{Device, Tensor, no_grad};
 use print::Printer;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -40,9 +41,8 @@ pub struct Args {
     /// How to print them.
     #[arg(long, value_name = "NAME", default_value = "table")]
     format: Format,
-    /// Threads to compute on [default: all cores].
-    #[arg(long, value_name = "N", value_parser = flags::threads)]
-    threads: Option<usize>,
+    #[command(flatten)]
+    computing: Computing,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -64,15 +64,14 @@ pub struct Answer<'a> {
 
 /// Runs the command.
 pub fn run(args: &Args) -> Outcome {
-    if let Some(threads) = args.threads {
-        neurona::set_num_threads(threads);
-    }
+    let device = args.computing.begin()?;
     let (net, card) = model_file::open(&args.model)?;
+    net.to_device(device)?;
     let prepare = pipeline::prepare(&card)?;
     let mut printer = Printer::new(args.format);
     let mut bad = 0;
     printer.begin()?;
-    let mut batch = Batch::new(&card);
+    let mut batch = Batch::new(&card, device);
     files::each(&args.images, &mut |file| {
         match batch.add(&file, &prepare) {
             Ok(()) => {}
@@ -96,14 +95,15 @@ pub fn run(args: &Args) -> Outcome {
 /// Images on their way through the network.
 struct Batch<'a> {
     card: &'a Card,
+    device: Device,
     files: Vec<PathBuf>,
     pixels: Vec<f32>,
     image: Image,
 }
 
 impl<'a> Batch<'a> {
-    fn new(card: &'a Card) -> Self {
-        Batch { card, files: Vec::new(), pixels: Vec::new(), image: Image::default() }
+    fn new(card: &'a Card, device: Device) -> Self {
+        Batch { card, device, files: Vec::new(), pixels: Vec::new(), image: Image::default() }
     }
 
     fn size(&self) -> usize {
@@ -130,7 +130,7 @@ impl<'a> Batch<'a> {
         }
         let spec = &self.card.spec;
         let shape = [self.files.len(), spec.channels, spec.height, spec.width];
-        let x = Tensor::from_vec(std::mem::take(&mut self.pixels), shape)?;
+        let x = Tensor::from_vec(std::mem::take(&mut self.pixels), shape)?.to(self.device)?;
         let probabilities = no_grad(|| net.forward(&x)?.softmax(1))?.to_vec::<f32>()?;
         for (file, row) in self.files.iter().zip(probabilities.chunks_exact(spec.classes)) {
             let mut top: Vec<(&str, f64)> =

@@ -1,9 +1,12 @@
 //! Where a run ran.
 
+use crate::device::gpu_name;
+use neurona::Device;
 use serde_json::{Value, json};
 
-/// What may matter when a run is to be repeated: environment.json.
-pub fn environment() -> Value {
+/// What may matter when a run is to be repeated: environment.json. Written again at the end of a run on a GPU, it has
+/// the most memory that was in use there.
+pub fn environment(device: Device) -> Value {
     let command: Vec<String> = std::env::args_os().map(|a| a.to_string_lossy().into_owned()).collect();
     let variables: std::collections::BTreeMap<String, String> = std::env::vars_os()
         .filter_map(|(k, v)| Some((k.into_string().ok()?, v.to_string_lossy().into_owned())))
@@ -19,6 +22,9 @@ pub fn environment() -> Value {
         "cpu": cpu_name(),
         "cores": std::thread::available_parallelism().map_or(1, |n| n.get()),
         "threads": neurona::num_threads(),
+        "device": device.to_string(),
+        "gpu": (device != Device::Cpu).then(|| gpu_name(device)),
+        "gpu_peak_bytes": Some(neurona::gpu_peak_memory()).filter(|bytes| *bytes > 0),
         "variables": variables,
     })
 }

@@ -1,9 +1,11 @@
 //! The end of a run: the best weights, judged once by images that nothing was chosen by.
 
 use super::session::{Session, interrupted};
+use crate::data::gibibytes;
 use crate::failure::{Failure, Outcome, say};
-use crate::run::{Mistakes, write_story};
+use crate::run::{Mistakes, environment, write_story};
 use crate::{judge, pipeline};
+use neurona::Device;
 use neurona::nn::Forward;
 use neurona::train::{Checkpoint, RunDir, StopFlag, evaluate_with};
 
@@ -29,9 +31,16 @@ pub fn finish(session: &Session, net: &dyn Forward, folder: &RunDir, stop: &Stop
     card.save(folder.path().join("model.safetensors"), net)?;
     folder.write("results.json", results.json()?)?;
     folder.write("confusion.csv", results.confusion_csv())?;
+    if session.device != Device::Cpu {
+        folder.write("kernels.json", neurona::kernel_choices())?;
+        folder.write("environment.json", format!("{:#}\n", environment(session.device)))?;
+    }
     Mistakes::keep(folder, &results, data.as_ref())?;
     write_story(folder, &results)?;
     say(format!("\n{}", judge::summary(&results)))?;
+    if session.device != Device::Cpu {
+        say(format!("At most {} of GPU memory were in use", gibibytes(neurona::gpu_peak_memory())))?;
+    }
     let skipped = loader.skipped().len();
     if skipped > 0 {
         say(format!("{skipped} images could not be read and were left out"))?;

@@ -6,7 +6,8 @@ mod progress;
 mod resume;
 mod session;
 
-use crate::config::{self, Choice, Config, Settings};
+use crate::config::{self, Choice, Settings};
+use crate::device;
 use crate::failure::{Failure, Outcome, say};
 use crate::pipeline::{self, Parts};
 use crate::run::environment;
@@ -76,7 +77,7 @@ pub fn run(args: &Args) -> Outcome {
     session.take_weights()?;
     let folder = RunDir::create(&session.config.output, &session.config.name)?;
     folder.write("config.toml", config::write(&session.config)?)?;
-    folder.write("environment.json", format!("{:#}\n", environment()))?;
+    folder.write("environment.json", format!("{:#}\n", environment(session.device)))?;
     introduce(&opened, &session, &choices)?;
     session.train(&folder, None)
 }
@@ -90,7 +91,6 @@ fn apply_threads(threads: Option<usize>) {
 
 /// Says what will be done, and what was chosen why.
 fn introduce(opened: &Opened, session: &Session, choices: &[Choice]) -> Outcome {
-    let Config { model, threads, .. } = &session.config;
     let parts = &session.parts;
     let test = parts.test.as_ref().map_or(String::new(), |test| format!(", {} test", test.len()));
     say(format!(
@@ -103,7 +103,8 @@ fn introduce(opened: &Opened, session: &Session, choices: &[Choice]) -> Outcome 
     if opened.ignored > 0 {
         say(format!("  {} files that are no images were left out", opened.ignored))?;
     }
-    say(format!("{model}: {} parameters, on {threads} threads", session.parameters()))?;
+    let (model, place) = (&session.config.model, device::describe(session.device));
+    say(format!("{model}: {} parameters, on {place}", session.parameters()))?;
     if !choices.is_empty() {
         say("Chosen (a flag of that name changes it):")?;
     }

@@ -87,9 +87,9 @@ impl Callback for Progress {
         }
         self.drawn = Instant::now();
         let seconds = batch.seconds.max(1e-9);
-        let accuracy = batch.epoch_accuracy.map_or(String::new(), |a| format!("  accuracy {:.1} %", 100.0 * a));
+        let accuracy = batch.epoch_accuracy()?.map_or(String::new(), |a| format!("  accuracy {:.1} %", 100.0 * a));
         self.steps.set_position(batch.batch as u64);
-        self.steps.set_message(format!("loss {:.4}{accuracy}  lr {:.5}", batch.epoch_loss, at.lr));
+        self.steps.set_message(format!("loss {:.4}{accuracy}  lr {:.5}", batch.epoch_loss()?, at.lr));
         self.epochs.set_message(format!(
             "{} left  {:.0} images/s  waiting {:.0} %  {}",
             self.left(at, batch),

@@ -9,7 +9,7 @@ use neurona::train::{Checkpoint, RunDir};
 use std::path::{Path, PathBuf};
 
 /// What may differ between the parts of a run without changing what it computes.
-const FREE: [&str; 5] = ["threads", "workers", "device", "checkpoint-every", "save-steps"];
+const FREE: [&str; 6] = ["threads", "workers", "device", "kernels", "checkpoint-every", "save-steps"];
 
 /// Goes on with the run of this folder or checkpoint.
 pub fn run(what: &Path, asked: &Settings) -> Outcome {

@@ -4,9 +4,9 @@ use super::optimizer::{optimizer, peak, schedule};
 use super::progress::Progress;
 use super::{finish, told};
 use crate::config::{self, ClassWeights, Config};
+use crate::device;
 use crate::failure::{Failure, Outcome, say};
 use crate::pipeline::{self, Parts};
-use neurona::Tensor;
 use neurona::data::sets::Opened;
 use neurona::data::{Batches, CutMix, DataLoader, Mix, MixUp};
 use neurona::io;
@@ -18,6 +18,7 @@ use neurona::train::{
     Checkpoints, CsvLog, EarlyStopping, JsonLines, Outcome as Ended, RunDir, StopFlag, TensorBoard, Trainer,
     class_weights,
 };
+use neurona::{Device, Tensor};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -26,8 +27,18 @@ use std::time::Duration;
 /// `last` is saved at least this often, so that little is lost when the machine goes down.
 const SAVE_EVERY: Duration = Duration::from_secs(120);
 /// Settings that change who computes and what is kept, but not what is computed: a run may go on with others.
-const FREE: [&str; 9] =
-    ["threads", "workers", "device", "output", "name", "checkpoint-every", "save-steps", "early-stopping", "epochs"];
+const FREE: [&str; 10] = [
+    "threads",
+    "workers",
+    "device",
+    "kernels",
+    "output",
+    "name",
+    "checkpoint-every",
+    "save-steps",
+    "early-stopping",
+    "epochs",
+];
 
 /// A run that is ready to start.
 pub struct Session {
@@ -37,6 +48,8 @@ pub struct Session {
     pub parts: Parts,
     /// What its model file will say.
     pub card: Card,
+    /// Where it runs.
+    pub device: Device,
     net: Box<dyn Forward>,
 }
 
@@ -44,6 +57,8 @@ impl Session {
     /// Builds the network; the seed decides its weights.
     pub fn new(opened: &Opened, parts: Parts, config: Config) -> Outcome<Self> {
         let classes = opened.train.classes();
+        let (device, _) = device::find(config.device)?;
+        device::apply(device, config.amp, config.kernels)?;
         let size = [opened.mean.len(), config.image_size, config.image_size];
         let spec = Spec::new(&config.model, classes.len()).map_err(|e| Failure::Usage(e.to_string()))?.images(size);
         spec.check().map_err(|e| Failure::Usage(e.to_string()))?;
@@ -57,7 +72,7 @@ impl Session {
             .normalize(doubles(&opened.mean), doubles(&opened.std))
             .resize(pipeline::fit(opened, config.image_size))
             .note("data", &opened.name);
-        Ok(Session { parts, card, net, config })
+        Ok(Session { parts, card, device, net, config })
     }
 
     /// Starts from the weights of a file, when the settings name one.
@@ -94,6 +109,7 @@ impl Session {
             .validation_loss(CrossEntropyLoss::new())
             .validation(&val)
             .accumulate(config.accumulate)
+            .device(self.device)
             .checkpoints(checkpoints)
             .stop_flag(&stop)
             .callback(CsvLog::new(folder.file("metrics.csv")?))

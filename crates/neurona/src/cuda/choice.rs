@@ -118,14 +118,23 @@ fn file() -> Option<PathBuf> {
     compiler::folder().map(|folder| folder.join("choices.json"))
 }
 
-/// The choices that this process's plans use, as text for a run's folder.
-pub(crate) fn used() -> String {
+/// The kernels that this process's plans chose on GPUs, as JSON to keep with a run.
+///
+/// ```
+/// assert!(neurona::kernel_choices().starts_with('{'));
+/// ```
+pub fn kernel_choices() -> String {
     let memory = MEMORY.lock().unwrap_or_else(|e| e.into_inner());
     serde_json::to_string_pretty(&memory.used).unwrap_or_default()
 }
 
-/// Takes over the choices of an earlier run: they come before anything timed here.
-pub(crate) fn remember(text: &str) {
+/// Takes over the choices of an earlier run, which [`kernel_choices`] gave: they come before anything timed here, so
+/// that the same run gives the same bits. Text that is something else is ignored.
+///
+/// ```
+/// neurona::remember_kernel_choices(&neurona::kernel_choices());
+/// ```
+pub fn remember_kernel_choices(text: &str) {
     if let Ok(earlier) = serde_json::from_str::<BTreeMap<String, String>>(text) {
         MEMORY.lock().unwrap_or_else(|e| e.into_inner()).known.extend(earlier);
     }

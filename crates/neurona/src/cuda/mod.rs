@@ -1,6 +1,7 @@
 //! Runs plans on NVIDIA GPUs. The driver, the compiler and the vendor's libraries are loaded when they are first
 //! needed: the same binary runs on machines that have none of them.
 
+pub mod bench;
 mod capture;
 pub(crate) mod choice;
 mod compiler;
@@ -12,12 +13,14 @@ pub(crate) mod index;
 pub(crate) mod kernel;
 pub(crate) mod memory;
 pub(crate) mod product;
+mod report;
 pub(crate) mod runner;
 pub(crate) mod transfer;
 pub(crate) mod vendor;
 
 pub(crate) use compiler::Source;
 pub(crate) use gpu::Gpu;
+pub use report::{CudaPart, CudaReport, cuda_report, gpu_peak_memory, gpu_problem};
 
 use crate::tensor::DType;
 

@@ -81,7 +81,7 @@ impl Batches for TensorBatches {
                 None => of.narrow(0, start, places.len()),
                 Some(_) => {
                     let rows = Tensor::from_vec(places.iter().map(|p| *p as i64).collect(), [places.len()])?;
-                    of.index_select(0, &rows)
+                    of.index_select(0, &rows.to(of.device())?)
                 }
             };
             let images = rows(&self.examples)?;

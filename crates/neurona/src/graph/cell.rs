@@ -60,6 +60,9 @@ impl Cell {
 
     /// Moves its present value, and its gradient when it has one, to another device.
     pub(crate) fn to(&self, device: Device) -> Result<()> {
+        if self.state().leaf.device() == device {
+            return Ok(());
+        }
         engine::force(&[], std::slice::from_ref(self))?;
         let mut state = self.state();
         if state.leaf.device() != device {

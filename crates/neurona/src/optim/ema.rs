@@ -2,7 +2,7 @@
 
 use super::Optimizer;
 use super::shadow::{Shadow, by_inner};
-use super::slots::plain;
+use super::slots::kept;
 use crate::graph::cell::Cell;
 use crate::io::StateDict;
 use crate::tensor::no_grad;
@@ -57,7 +57,8 @@ impl<O: Optimizer> Ema<O> {
         if self.weights.is_some() {
             return Err(Error::Argument("the average is applied already; call restore first".into()));
         }
-        let weights = self.parameters().iter().map(|p| plain(&p.get()?)).collect::<Result<Vec<_>>>()?;
+        // Kept where they are: given back they have the addresses that captured plans know.
+        let weights = self.parameters().iter().map(|p| kept(&p.get()?)).collect::<Result<Vec<_>>>()?;
         for (parameter, average) in self.inner.parameters().iter().zip(self.shadow.cells()) {
             parameter.set(&average.get()?)?;
         }

@@ -27,8 +27,11 @@ impl Shadow {
     /// Goes this part of the way to the weights: stages it, and gives the new values.
     pub fn follow(&self, inner: &dyn Optimizer, part: f64) -> Result<Vec<Tensor>> {
         let move_one = |(parameter, shadow): (&crate::nn::Parameter, &Cell)| {
+            let value = parameter.get()?;
+            // The model may have been moved since.
+            shadow.to(value.device())?;
             let old = shadow.get()?;
-            let new = (&old + (parameter.get()? - &old)?.mul_scalar(part)?)?;
+            let new = (&old + (value - &old)?.mul_scalar(part)?)?;
             shadow.stage(new.clone())?;
             Ok(new)
         };

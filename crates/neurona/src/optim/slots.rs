@@ -138,7 +138,9 @@ impl Slots {
             // State is made by the first step.
             let kinds = if step == 0 { &[] } else { kinds };
             let meta = parameter.cell().meta();
-            states.push(kinds.iter().filter_map(|kind| reader.tensor(&format!("{name}.{kind}"), &meta)).collect());
+            let device = parameter.get()?.device();
+            let state = kinds.iter().filter_map(|kind| reader.tensor(&format!("{name}.{kind}"), &meta));
+            states.push(state.map(|value| value.to(device)).collect::<Result<_>>()?);
             steps.push(step);
         }
         reader.finish()?;
@@ -167,9 +169,14 @@ pub(super) fn names(parameters: &[Parameter]) -> Vec<String> {
     known.iter().enumerate().map(chosen).collect()
 }
 
-/// The same value as plain data: no graph, no gradient.
+/// The same value as plain data in host memory: no graph, no gradient.
 pub(super) fn plain(tensor: &Tensor) -> Result<Tensor> {
     Ok(Tensor::of_storage(tensor.meta().clone(), engine::value(tensor)?))
+}
+
+/// The same where it lies, on whatever device.
+pub(super) fn kept(tensor: &Tensor) -> Result<Tensor> {
+    Ok(Tensor::of_storage(tensor.meta().clone(), engine::stored(tensor)?))
 }
 
 /// Takes tensors out of a state dict by name and notes all that is wrong with it.

@@ -1,5 +1,7 @@
 //! What a run calls on its way.
 
+use super::epoch::Sums;
+use super::tally::Tally;
 use super::trainer::Driver;
 use super::{History, Row};
 use crate::Result;
@@ -106,24 +108,44 @@ impl<C: Callback + ?Sized> Callback for &mut C {
 }
 
 /// A batch that was trained on, and the epoch so far.
-#[derive(Clone, Copy, Debug)]
-pub struct BatchEnd {
+#[derive(Clone, Copy)]
+pub struct BatchEnd<'a> {
     /// Its number in the epoch; the first is 1.
     pub batch: usize,
     /// Its images.
     pub images: usize,
-    /// Its loss.
-    pub loss: f64,
     /// Images of the epoch so far.
     pub epoch_images: u64,
-    /// The mean loss of the epoch so far.
-    pub epoch_loss: f64,
-    /// The share of the epoch's images that was right so far, where labels are classes.
-    pub epoch_accuracy: Option<f64>,
     /// Seconds of the epoch so far.
     pub seconds: f64,
     /// Of them, seconds spent waiting for data.
     pub waiting_seconds: f64,
+    pub(super) sums: &'a Sums,
+    pub(super) tally: &'a Tally,
+}
+
+/// Losses lie where the network is. Reading one waits for a GPU to finish the step, so a callback that only shows them
+/// should not ask after every batch.
+impl BatchEnd<'_> {
+    /// The loss of the batch.
+    pub fn loss(&self) -> Result<f64> {
+        self.tally.last()
+    }
+
+    /// The mean loss of the epoch so far.
+    pub fn epoch_loss(&self) -> Result<f64> {
+        Ok(self.read()?.mean_loss())
+    }
+
+    /// The share of the epoch's images that was right so far, where labels are classes.
+    pub fn epoch_accuracy(&self) -> Result<Option<f64>> {
+        Ok(self.read()?.accuracy())
+    }
+
+    fn read(&self) -> Result<Sums> {
+        let (loss, right) = self.tally.sums()?;
+        Ok(Sums { loss, right, ..*self.sums })
+    }
 }
 
 /// Where a run is.

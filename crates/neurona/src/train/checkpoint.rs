@@ -17,6 +17,9 @@ const VERSION: u64 = 1;
 const MODEL: &str = "model.";
 const OPTIMIZER: &str = "optimizer.";
 const AVERAGE: &str = "optimizer.shadow.";
+pub(super) const SCALER: &str = "run.scaler.";
+/// The note that says which kernels a GPU ran.
+const KERNELS: &str = "neurona.kernels";
 
 /// A run at a moment between two steps: all that is needed to go on with the bits of a run that never stopped. One
 /// safetensors file, whole or not there.
@@ -29,6 +32,7 @@ pub struct Checkpoint {
     pub(super) fingerprint: Fingerprint,
     /// Notes of whoever made it.
     notes: BTreeMap<String, String>,
+    kernels: Option<String>,
 }
 
 /// Where a run is.
@@ -54,8 +58,9 @@ impl Checkpoint {
         position: Position,
         fingerprint: Fingerprint,
         notes: BTreeMap<String, String>,
+        kernels: Option<String>,
     ) -> Self {
-        Checkpoint { path: PathBuf::new(), tensors, position, fingerprint, notes }
+        Checkpoint { path: PathBuf::new(), tensors, position, fingerprint, notes, kernels }
     }
 
     /// Reads a checkpoint.
@@ -77,7 +82,8 @@ impl Checkpoint {
         let position = Position::read(&note, &tensors).ok_or_else(|| wrong("is a checkpoint with parts missing"))?;
         let fingerprint = Fingerprint::read(&note["fingerprint"]);
         notes.remove("format");
-        Ok(Checkpoint { path: path.into(), tensors, position, fingerprint, notes })
+        let kernels = notes.remove(KERNELS);
+        Ok(Checkpoint { path: path.into(), tensors, position, fingerprint, notes, kernels })
     }
 
     /// Writes it: whole, or not at all.
@@ -87,6 +93,7 @@ impl Checkpoint {
         let mut notes = self.notes.clone();
         notes.insert("format".into(), "pt".into());
         notes.insert(NOTE.into(), note.to_string());
+        notes.extend(self.kernels.iter().map(|kernels| (KERNELS.to_string(), kernels.clone())));
         safetensors::save(path, &tensors, &notes)
     }
 
@@ -126,6 +133,15 @@ impl Checkpoint {
 
     pub(super) fn optimizer(&self) -> StateDict {
         part(&self.tensors, OPTIMIZER)
+    }
+
+    pub(super) fn scaler(&self) -> StateDict {
+        part(&self.tensors, SCALER)
+    }
+
+    /// The kernels that the run chose on its GPU.
+    pub(super) fn kernels(&self) -> Option<&str> {
+        self.kernels.as_deref()
     }
 
     pub(super) fn callback(&self, name: &str) -> StateDict {

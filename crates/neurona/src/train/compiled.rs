@@ -1,6 +1,7 @@
 //! Keras's way: compile, fit, evaluate, predict.
 
 use super::evaluate::predict;
+use super::place::device_of;
 use super::validate::validate;
 use super::{Callback, Fit, Measures, Trainer};
 use crate::data::{Batches, TensorBatches};
@@ -128,7 +129,8 @@ impl<N: Forward> Compiled<N> {
     /// Loss, accuracy and one's own measures on these examples.
     pub fn evaluate<'a>(&mut self, data: impl Into<Data<'a>>) -> Result<Measures> {
         let batches = data.into().batches(32, None)?;
-        let measures = validate(&self.net, &*batches, &*self.loss, &mut self.metrics, &mut |_| Ok(true))?;
+        let measures =
+            validate(&self.net, device_of(&self.net)?, &*batches, &*self.loss, &mut self.metrics, &mut |_| Ok(true))?;
         Ok(measures.unwrap_or_default())
     }
 

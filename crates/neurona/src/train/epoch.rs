@@ -1,11 +1,17 @@
 //! One epoch: a step for every batch.
 
+use super::place::bring;
 use super::run::Run;
+use super::tally::classes;
 use crate::data::Batch;
-use crate::metrics::logits::class_numbers;
+use crate::graph::engine;
+use crate::optim::all_finite;
 use crate::train::{BatchEnd, Callback};
-use crate::{Error, Result, Tensor};
-use std::time::Instant;
+use crate::{Device, Error, Result, Tensor};
+use std::time::{Duration, Instant};
+
+/// A GPU's losses are read at least this often, so that a run that has gone wrong ends soon.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// What the steps of an epoch add up to.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -47,6 +53,7 @@ impl Run<'_, '_> {
             return Ok(true);
         }
         self.setup.net.train();
+        self.looked = Instant::now();
         let mut batches = train.epoch(self.at.epoch as u64, self.at.batch)?;
         // Batches whose gradients wait for an update, and how many an update is made of.
         let (mut waiting, mut group) = (0, 1);
@@ -62,14 +69,15 @@ impl Run<'_, '_> {
             }
             waiting += 1;
             let full = waiting == group;
-            let end = self.train_batch(&batch, group, full, asked)?;
-            self.notify(&mut |callback: &mut dyn Callback, at| callback.on_batch_end(at, &end))?;
+            let images = self.train_batch(&batch, group, full, asked)?;
+            self.batch_end(images)?;
             if !full {
                 continue;
             }
             waiting = 0;
             let interrupted = self.setup.stop.is_raised();
             if interrupted || self.setup.checkpoints.as_ref().is_some_and(|c| c.due(self.at.step)) {
+                self.look()?;
                 self.check_weights()?;
                 self.save()?;
             }
@@ -84,8 +92,36 @@ impl Run<'_, '_> {
         if waiting > 0 {
             self.update()?;
         }
+        let start = Instant::now();
+        self.look()?;
+        self.at.sums.seconds += start.elapsed().as_secs_f64();
         self.check_weights()?;
         Ok(true)
+    }
+
+    fn batch_end(&mut self, images: usize) -> Result<()> {
+        let (sums, tally) = (self.at.sums, self.tally.clone());
+        let end = BatchEnd {
+            batch: self.at.batch,
+            images,
+            epoch_images: sums.images as u64,
+            seconds: sums.seconds,
+            waiting_seconds: sums.waiting,
+            sums: &sums,
+            tally: &tally,
+        };
+        self.notify(&mut |callback: &mut dyn Callback, at| callback.on_batch_end(at, &end))
+    }
+
+    /// Reads what the steps so far add up to. A loss that is no number ends the run.
+    pub(super) fn look(&mut self) -> Result<()> {
+        self.looked = Instant::now();
+        (self.at.sums.loss, self.at.sums.right) = self.tally.sums()?;
+        if !self.at.sums.loss.is_finite() {
+            let loss = self.tally.last()?;
+            return Err(Error::Diverged { loss, epoch: self.at.epoch + 1, step: self.at.batch });
+        }
+        Ok(())
     }
 
     /// Weights may be lost while the loss before the step was still a number: a checkpoint of them must not take the
@@ -94,69 +130,73 @@ impl Run<'_, '_> {
         if self.setup.checkpoints.is_none() {
             return Ok(());
         }
-        for (_, value) in self.setup.net.state_dict()?.iter().filter(|(_, value)| value.dtype().is_float()) {
-            if value.to_vec::<f32>()?.iter().any(|v| !v.is_finite()) {
-                return Err(Error::Diverged { loss: f64::NAN, epoch: self.at.epoch + 1, step: self.at.batch });
-            }
+        let values = |cell: &crate::Cell| cell.get();
+        let (parameters, buffers) = (self.setup.net.parameters(), self.setup.net.named_buffers());
+        let cells = parameters.iter().map(|p| p.cell()).chain(buffers.iter().map(|(_, buffer)| buffer.cell()));
+        let weights: Vec<Tensor> = cells.map(values).collect::<Result<_>>()?;
+        match all_finite(weights.iter().filter(|value| value.dtype().is_float()))?.item()? {
+            true => Ok(()),
+            false => Err(Error::Diverged { loss: f64::NAN, epoch: self.at.epoch + 1, step: self.at.batch }),
         }
-        Ok(())
     }
 
-    fn train_batch(&mut self, batch: &Batch, group: usize, update: bool, asked: Instant) -> Result<BatchEnd> {
+    /// Gives the number of its images.
+    fn train_batch(&mut self, batch: &Batch, group: usize, update: bool, asked: Instant) -> Result<usize> {
         let images = batch.images.shape().first().copied().unwrap_or(0);
-        let output = self.setup.net.forward(&batch.images)?;
-        let labels = classes(&output, &batch.labels, self.setup.loss.classifies())?;
-        let loss = self.setup.loss.loss(&output, &batch.labels)?;
-        // Asked for now, it is computed in the step's own plan.
-        let guesses = labels.is_some().then(|| output.argmax(1)).transpose()?;
+        let (x, y) = bring(batch, self.device)?;
+        let output = self.setup.net.forward(&x)?;
+        let classes = classes(&output, &batch.labels, &y, self.setup.loss.classifies())?;
+        let loss = self.setup.loss.loss(&output, &y)?;
+        // Added up now, it is computed in the step's own plan.
+        self.tally.add(&loss, &output, classes.as_ref(), images)?;
+        drop(output);
+        let scaled = match &self.setup.scaler {
+            Some(scaler) => scaler.scale(&loss)?,
+            None => loss.clone(),
+        };
         match group {
-            1 => loss.backward()?,
-            _ => loss.mul_scalar(1.0 / group as f64)?.backward()?,
+            1 => scaled.backward()?,
+            _ => scaled.mul_scalar(1.0 / group as f64)?.backward()?,
         }
-        if update {
-            self.update()?;
+        drop((loss, scaled));
+        match update {
+            true => self.update()?,
+            false => {
+                let parameters = self.setup.driver.optimizer().parameters();
+                let gradients: Vec<Tensor> = parameters.iter().filter_map(|p| p.grad()).collect();
+                engine::force(&gradients, &self.tally.cells())?;
+            }
         }
-        let loss = loss.item::<f64>()?;
         self.at.batch = batch.number + 1;
-        if !loss.is_finite() {
-            return Err(Error::Diverged { loss, epoch: self.at.epoch + 1, step: self.at.batch });
+        self.at.sums.images += images as f64;
+        if classes.is_some() {
+            self.at.sums.counted += images as f64;
         }
-        let sums = &mut self.at.sums;
-        if let (Some(labels), Some(guesses)) = (labels, guesses) {
-            let guesses = guesses.to_vec::<i64>()?;
-            sums.right += labels.iter().zip(guesses).filter(|(label, guess)| **label as i64 == *guess).count() as f64;
-            sums.counted += images as f64;
+        if self.device == Device::Cpu || self.looked.elapsed() >= LOOK {
+            self.look()?;
         }
-        sums.loss += loss * images as f64;
-        sums.images += images as f64;
-        sums.seconds += asked.elapsed().as_secs_f64();
-        Ok(BatchEnd {
-            batch: self.at.batch,
-            images,
-            loss,
-            epoch_images: sums.images as u64,
-            epoch_loss: sums.mean_loss(),
-            epoch_accuracy: sums.accuracy(),
-            seconds: sums.seconds,
-            waiting_seconds: sums.waiting,
-        })
+        self.at.sums.seconds += asked.elapsed().as_secs_f64();
+        Ok(images)
     }
 
     fn update(&mut self) -> Result<()> {
-        self.setup.clip.apply(self.setup.driver.optimizer())?;
-        self.setup.driver.optimizer_mut().step()?;
+        let (setup, sums) = (&mut self.setup, self.tally.cells());
+        let optimizer = setup.driver.optimizer_mut();
+        match &mut setup.scaler {
+            Some(scaler) => {
+                scaler.unscale(optimizer)?;
+                setup.clip.apply(optimizer)?;
+                scaler.step_with(optimizer, &sums)?;
+                scaler.update()?;
+            }
+            None => {
+                setup.clip.apply(optimizer)?;
+                let mut cells = optimizer.stage()?;
+                cells.extend(sums);
+                engine::force(&[], &cells)?;
+            }
+        }
         self.at.step += 1;
         Ok(())
-    }
-}
-
-/// The labels as class numbers, where that is what they are. One that is no class is an error: as a target it would
-/// only make the loss NaN.
-pub(super) fn classes(output: &Tensor, labels: &Tensor, classifies: bool) -> Result<Option<Vec<usize>>> {
-    match output.shape()[..] {
-        [rows, classes] if classes > 0 && (classifies || !labels.dtype().is_float()) => {
-            class_numbers(labels, rows, classes).map(Some)
-        }
-        _ => Ok(None),
     }
 }

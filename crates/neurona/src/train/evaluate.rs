@@ -1,6 +1,8 @@
 //! A classifier judged image by image.
 
+use super::place::{bring, device_of};
 use crate::data::Batches;
+use crate::graph::engine;
 use crate::metrics::{Calibration, Confusion, Logits, Mean, TopK};
 use crate::nn::Forward;
 use crate::{Error, Result, Tensor, no_grad};
@@ -67,7 +69,7 @@ impl Evaluation {
     }
 }
 
-/// Judges a network by all images of a set, and leaves it in evaluation mode.
+/// Judges a network by all images of a set, where the network is, and leaves it in evaluation mode.
 ///
 /// ```
 /// use neurona::{Tensor, data::TensorBatches, nn::Linear, train::evaluate};
@@ -91,10 +93,14 @@ pub fn evaluate_with(
     net.eval();
     let (mut confusion, mut predictions) = (None, Vec::new());
     let (mut loss, mut top5, mut calibration) = (Mean::default(), TopK::new(TOP), Calibration::new(BINS));
+    let device = device_of(net)?;
     for batch in batches.epoch(0, 0)? {
         let batch = batch?;
-        let output = no_grad(|| net.forward(&batch.images))?;
-        let value = no_grad(|| output.cross_entropy_with(&batch.labels, Default::default()))?;
+        let (x, y) = bring(&batch, device)?;
+        let output = no_grad(|| net.forward(&x))?;
+        let value = no_grad(|| output.cross_entropy_with(&y, Default::default()))?;
+        // Both in one plan.
+        engine::force(&[output.clone(), value.clone()], &[])?;
         let logits = Logits::read(&output)?;
         let labels = logits.labels(&batch.labels)?;
         loss.add(value.item()?, labels.len() as f64);
@@ -125,11 +131,12 @@ pub(super) fn predict(net: &dyn Forward, x: &Tensor, batch_size: usize) -> Resul
     let Some(&rows) = x.shape().first() else {
         return Err(Error::Argument(format!("predict needs examples [n, …], not {}", x.shape())));
     };
-    let mut outputs = Vec::new();
+    let (device, mut outputs) = (device_of(net)?, Vec::new());
     for start in (0..rows.max(1)).step_by(batch_size.max(1)) {
-        let output = no_grad(|| net.forward(&x.narrow(0, start, batch_size.max(1).min(rows - start))?))?;
+        let part = x.narrow(0, start, batch_size.max(1).min(rows - start))?.to(device)?;
+        let output = no_grad(|| net.forward(&part))?;
         // Computed now: the graphs of a large set would pile up.
-        crate::graph::engine::force(std::slice::from_ref(&output), &[])?;
+        engine::force(std::slice::from_ref(&output), &[])?;
         outputs.push(output);
     }
     Tensor::cat(&outputs.iter().collect::<Vec<_>>(), 0)

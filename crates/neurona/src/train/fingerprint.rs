@@ -15,6 +15,7 @@ impl Fingerprint {
         let ema = trainer
             .ema
             .map_or("none".into(), |(decay, warm_up)| format!("{decay}{}", if warm_up { " with warm-up" } else { "" }));
+        let mixed = crate::autocast().map(|dtype| ("mixed precision", dtype.to_string()));
         let own = trainer.settings.iter().map(|(name, value)| (format!("setting {name}"), value.clone()));
         let seen = [
             ("optimizer", trainer.optimizer_name.to_string()),
@@ -26,7 +27,8 @@ impl Fingerprint {
             ("training batches", train.batches().to_string()),
             ("validation images", trainer.validation.map_or(0, |v| v.images()).to_string()),
         ];
-        Fingerprint(seen.into_iter().map(|(name, value)| (name.to_string(), value)).chain(own).collect())
+        let seen = seen.into_iter().chain(mixed).map(|(name, value)| (name.to_string(), value));
+        Fingerprint(seen.chain(own).collect())
     }
 
     /// Whether the run keeps a moving average of the weights.

@@ -1,19 +1,28 @@
 //! A run: epochs, validation, callbacks and checkpoints in their order.
 
-use super::checkpoint::{self, Checkpoint, Position};
+use super::checkpoint::{self, Checkpoint, Position, SCALER};
 use super::epoch::Sums;
 use super::fingerprint::Fingerprint;
 use super::history::COLUMNS;
+use super::place::device_of;
+use super::tally::Tally;
 use super::validate::{Measures, validate};
 use super::{Callback, Context, Fit, Outcome, Row, Trainer, peak_memory};
 use crate::data::Batches;
+use crate::optim::GradScaler;
 use crate::tensor::random;
-use crate::{Error, Result, Tensor};
+use crate::{DType, Device, Error, Result, Tensor, autocast, cuda};
+use std::time::Instant;
 
 pub(super) struct Run<'t, 'a> {
     pub setup: Trainer<'a>,
     pub train: &'t dyn Batches,
     pub at: Position,
+    /// Where the network is.
+    pub device: Device,
+    pub tally: Tally,
+    /// When it was last read.
+    pub looked: Instant,
     fingerprint: Fingerprint,
     /// Batches of this epoch that an earlier process has done.
     first_batch: usize,
@@ -24,10 +33,19 @@ impl<'t, 'a> Run<'t, 'a> {
     /// Everything as it was set up, or as the checkpoint says.
     pub fn begin(mut setup: Trainer<'a>, train: &'t dyn Batches) -> Result<Self> {
         check_columns(&setup)?;
+        if let Some(device) = setup.device {
+            setup.net.to_device(device)?;
+        }
+        let device = device_of(setup.net)?;
+        if device != Device::Cpu && autocast() == Some(DType::F16) {
+            setup.scaler.get_or_insert_with(GradScaler::new);
+        }
         let fingerprint = Fingerprint::of(&setup, train);
         let resume = setup.resume.take();
         if let Some(checkpoint) = &resume {
             belongs(checkpoint, &fingerprint, &setup)?;
+            // Before anything is planned: other kernels would give other bits.
+            checkpoint.kernels().iter().for_each(|choices| cuda::choice::remember_kernel_choices(choices));
         }
         if let Some(checkpoints) = &mut setup.checkpoints {
             checkpoints.prepare()?;
@@ -39,8 +57,9 @@ impl<'t, 'a> Run<'t, 'a> {
             Some(checkpoint) => restore(checkpoint, &mut setup)?,
             None => Position::start(random::generator()),
         };
-        let first_batch = at.batch;
-        Ok(Run { setup, train, at, fingerprint, first_batch, resumed: resume.is_some() })
+        let (first_batch, tally) = (at.batch, Tally::new(device, at.sums.loss, at.sums.right)?);
+        let (looked, resumed) = (Instant::now(), resume.is_some());
+        Ok(Run { setup, train, at, device, tally, looked, fingerprint, first_batch, resumed })
     }
 
     /// Trains to the end, or until it is asked to stop.
@@ -89,6 +108,7 @@ impl<'t, 'a> Run<'t, 'a> {
         self.notify(&mut |callback, at| callback.on_epoch_end(at, &row))?;
         self.at.epoch += 1;
         (self.at.batch, self.at.sums, self.first_batch) = (0, Sums::default(), 0);
+        self.tally.clear();
         if let Some(mut checkpoints) = self.setup.checkpoints.take() {
             let best = checkpoints.is_best(&row)?;
             self.setup.checkpoints = Some(checkpoints);
@@ -105,9 +125,9 @@ impl<'t, 'a> Run<'t, 'a> {
         let Some(batches) = self.setup.validation else { return Ok(Some(None)) };
         let mut metrics = std::mem::take(&mut self.setup.metrics);
         self.setup.driver.apply_average()?;
-        let (net, of) = (self.setup.net, batches.batches());
+        let (net, device, of) = (self.setup.net, self.device, batches.batches());
         let loss = self.setup.validation_loss.as_ref().unwrap_or(&self.setup.loss).clone();
-        let measured = validate(net, batches, &*loss, &mut metrics, &mut |done| {
+        let measured = validate(net, device, batches, &*loss, &mut metrics, &mut |done| {
             self.notify(&mut |callback, at| callback.on_validation_batch_end(at, done, of))?;
             Ok(!self.setup.stop.is_raised())
         });
@@ -171,6 +191,11 @@ impl<'t, 'a> Run<'t, 'a> {
         if let Some(state) = self.setup.rate.state() {
             tensors.insert("run.plateau", Tensor::from(state));
         }
+        if let Some(scaler) = &self.setup.scaler {
+            for (name, value) in scaler.state_dict() {
+                tensors.insert(format!("{SCALER}{name}"), value);
+            }
+        }
         let mut notes = Default::default();
         if let Some(checkpoints) = &mut self.setup.checkpoints {
             notes = checkpoints.notes().clone();
@@ -179,7 +204,8 @@ impl<'t, 'a> Run<'t, 'a> {
             }
         }
         let position = Position { generator: random::generator(), ..self.at.clone() };
-        Ok(Checkpoint::new(tensors, position, self.fingerprint.clone(), notes))
+        let kernels = (self.device != Device::Cpu).then(cuda::choice::kernel_choices);
+        Ok(Checkpoint::new(tensors, position, self.fingerprint.clone(), notes, kernels))
     }
 }
 
@@ -227,6 +253,9 @@ fn restore(checkpoint: &Checkpoint, setup: &mut Trainer<'_>) -> Result<Position>
     setup.driver.optimizer_mut().load_state_dict(&checkpoint.optimizer()).map_err(|e| other("optimizer", e))?;
     for (name, callback) in &mut setup.callbacks {
         callback.load_state_dict(&checkpoint.callback(name)).map_err(|e| other("callback", e))?;
+    }
+    if let Some(scaler) = &mut setup.scaler {
+        scaler.load_state_dict(&checkpoint.scaler()).map_err(|e| other("precision", e))?;
     }
     let numbers = |name: &str| checkpoint.tensors.get(name).map(|t| t.to_vec::<f64>()).transpose();
     if let Some(state) = numbers("run.plateau")?.and_then(|values| values.try_into().ok()) {

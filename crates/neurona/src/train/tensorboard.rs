@@ -62,7 +62,7 @@ impl Callback for TensorBoard {
             return Ok(());
         }
         self.written = at.step;
-        events.scalars(at.step, &[("steps/loss", batch.loss), ("steps/lr", at.lr)])
+        events.scalars(at.step, &[("steps/loss", batch.loss()?), ("steps/lr", at.lr)])
     }
 
     fn on_epoch_end(&mut self, _at: &mut Context<'_>, row: &Row) -> Result<()> {

@@ -9,9 +9,9 @@ use crate::io::StateDict;
 use crate::loss::{CrossEntropyLoss, Loss};
 use crate::metrics::Metric;
 use crate::nn::Forward;
-use crate::optim::{Ema, Optimizer, clip_grad_norm, clip_grad_value};
+use crate::optim::{Ema, GradScaler, Optimizer, clip_grad_norm, clip_grad_value};
 use crate::schedule::{Plateau, Schedule};
-use crate::{Error, Result};
+use crate::{Device, Error, Result};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -31,6 +31,8 @@ pub struct Trainer<'a> {
     pub(super) rate: Rate<'a>,
     pub(super) accumulate: usize,
     pub(super) clip: Clip,
+    pub(super) device: Option<Device>,
+    pub(super) scaler: Option<GradScaler>,
     /// Decay, and whether it begins low.
     pub(super) ema: Option<(f64, bool)>,
     pub(super) validation: Option<&'a dyn Batches>,
@@ -152,6 +154,8 @@ impl<'a> Trainer<'a> {
             rate: Rate::Fixed,
             accumulate: 1,
             clip: Clip::Never,
+            device: None,
+            scaler: None,
             ema: None,
             validation: None,
             metrics: Vec::new(),
@@ -172,6 +176,20 @@ impl<'a> Trainer<'a> {
     /// With another loss on the validation set; it is the same until told otherwise, as in Keras.
     pub fn validation_loss(mut self, loss: impl Loss + 'a) -> Self {
         self.validation_loss = Some(Arc::new(loss));
+        self
+    }
+
+    /// On this device: the network is moved there when the run begins. Without it the run is where the network is.
+    /// Batches may come from anywhere.
+    pub fn device(mut self, device: Device) -> Self {
+        self.device = Some(device);
+        self
+    }
+
+    /// With losses scaled up for gradients of few bits. A run on a GPU in f16 ([`set_autocast`](crate::set_autocast))
+    /// has one by itself.
+    pub fn grad_scaler(mut self, scaler: GradScaler) -> Self {
+        self.scaler = Some(scaler);
         self
     }
 

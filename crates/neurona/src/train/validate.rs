@@ -1,11 +1,13 @@
 //! How a network does on batches it does not learn from.
 
-use super::epoch::classes;
+use super::place::bring;
+use super::tally::{Tally, classes};
 use crate::data::Batches;
+use crate::graph::engine;
 use crate::loss::Loss;
-use crate::metrics::{Logits, Mean, Metric};
+use crate::metrics::{Logits, Metric};
 use crate::nn::Forward;
-use crate::{Result, Tensor, no_grad};
+use crate::{Device, Result, no_grad};
 
 /// What was measured on a set.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -18,10 +20,11 @@ pub struct Measures {
     pub own: Vec<(String, f64)>,
 }
 
-/// Measures a network on a set and leaves it in evaluation mode. `each` is told the number of batches done, and ends
-/// it by saying false; there is no result then.
+/// Measures a network, which is on this device, on a set and leaves it in evaluation mode. `each` is told the number of
+/// batches done, and ends it by saying false; there is no result then.
 pub(super) fn validate(
     net: &dyn Forward,
+    device: Device,
     batches: &dyn Batches,
     loss: &dyn Loss,
     metrics: &mut [Box<dyn Metric + '_>],
@@ -29,22 +32,30 @@ pub(super) fn validate(
 ) -> Result<Option<Measures>> {
     net.eval();
     metrics.iter_mut().for_each(|metric| metric.reset());
-    let (mut mean, mut accuracy, mut counted) = (Mean::default(), Mean::default(), false);
+    let mut tally = Tally::new(device, 0.0, 0.0)?;
+    let (mut images, mut counted) = (0.0, 0.0);
     for (done, batch) in batches.epoch(0, 0)?.enumerate() {
         let batch = batch?;
-        let images = batch.images.shape().first().copied().unwrap_or(0) as f64;
+        let rows = batch.images.shape().first().copied().unwrap_or(0);
+        let (x, y) = bring(&batch, device)?;
         let (output, value) = no_grad(|| {
-            let output = net.forward(&batch.images)?;
-            let value = loss.loss(&output, &batch.labels)?;
-            Ok::<(Tensor, Tensor), crate::Error>((output, value))
+            let output = net.forward(&x)?;
+            let value = loss.loss(&output, &y)?;
+            Ok::<_, crate::Error>((output, value))
         })?;
-        let labels = classes(&output, &batch.labels, loss.classifies())?;
-        mean.add(value.item()?, images);
-        if let Some(labels) = labels {
+        let classes = classes(&output, &batch.labels, &y, loss.classifies())?;
+        tally.add(&value, &output, classes.as_ref(), rows)?;
+        images += rows as f64;
+        // Computed now: the graphs of a large set would pile up. A GPU is not waited for unless a metric looks.
+        let looks = classes.is_some() && !metrics.is_empty();
+        let output = looks.then_some(output);
+        engine::force(output.as_slice(), &tally.cells())?;
+        if classes.is_some() {
+            counted += rows as f64;
+        }
+        if let Some(output) = output {
             let logits = Logits::read(&output)?;
-            let right = logits.guesses().iter().zip(&labels).filter(|(guess, label)| guess == label).count();
-            accuracy.add(right as f64 / images.max(1.0), images);
-            counted = true;
+            let labels = logits.labels(&batch.labels)?;
             metrics.iter_mut().try_for_each(|metric| metric.add(&logits, &labels))?;
         }
         if !each(done + 1)? {
@@ -52,5 +63,7 @@ pub(super) fn validate(
         }
     }
     let own = metrics.iter().map(|metric| (metric.name(), metric.value())).collect();
-    Ok(Some(Measures { loss: mean.value(), accuracy: counted.then(|| accuracy.value()), own }))
+    let (loss, right) = tally.sums()?;
+    let share = |sum: f64, of: f64| if of == 0.0 { 0.0 } else { sum / of };
+    Ok(Some(Measures { loss: share(loss, images), accuracy: (counted > 0.0).then(|| share(right, counted)), own }))
 }
