@@ -18,7 +18,7 @@ torch.backends.cudnn.benchmark = True
 # Name: M, N, THREAD_M, THREAD_N, SLICES, RESIDENT.
 TILES = {
     "128x128": (128, 128, 16, 8, 1, 2),
-    "256x128": (256, 128, 16, 8, 1, 1),
+    "128x128s": (128, 128, 8, 8, 1, 2),
     "128x64": (128, 64, 8, 8, 1, 3),
     "64x128": (64, 128, 8, 8, 1, 3),
     "64x64": (64, 64, 8, 8, 1, 6),
@@ -128,7 +128,7 @@ class Gather:
         self.part, self.parts = part_of(self.deepest, parts)
         vector = channels % 4 == 0
         self.unit = 4 if vector else 1
-        self.room = up(self.deepest, ALIGNED) + 2 * ALIGNED
+        self.room = up(self.deepest, ALIGNED) + 3 * ALIGNED
         self.row_tiles = ceil(rows, TILES[tile][0])
         self.blocks = self.classes * self.row_tiles * ceil(self.columns, TILES[tile][1])
         sum_type = wide(images.dtype)
@@ -410,11 +410,13 @@ def bench_matmul(record):
         vendor = graph_ms(lambda: (a.mT if ta else a) @ (b.mT if tb else b), count)
         found = []
         for tile in TILES:
+            if m * n >= 1 << 20 and tile.startswith("32") or m * n < 1 << 18 and tile.startswith("128"):
+                continue
             blocks = ceil(m, TILES[tile][0]) * ceil(n, TILES[tile][1])
             if blocks * k > 3e6 and tile in ("32x32", "32x16", "128x32"):
                 continue
             for parts in {1, 2, 4, 8, 16, 32} if blocks < 264 and k >= 256 else {1}:
-                if part_of(k, parts)[1] != parts or parts * blocks > 2000:
+                if part_of(k, parts)[1] != parts or parts * blocks > 5000:
                     continue
                 op = Matmul(a, b, ta, tb, None, False, tile, parts)
                 found.append((graph_ms(op.run, count), tile, parts))
@@ -455,7 +457,10 @@ def candidates(name, what, g, x, weight, dy):
 
 
 def shapes():
+    only = sys.argv[sys.argv.index("--only") + 1].split(",") if "--only" in sys.argv else CONV
     for name, (n, c, h, w, k, r, st, p) in CONV.items():
+        if name not in only:
+            continue
         yield name, Shape(n, c, h, w, k, r, r, st, p)
 
 
@@ -515,7 +520,9 @@ def main():
                   for t in TILES for ta, tb in ((0, 0), (0, 1), (1, 0)) for va in (0, 1) for vb in (0, 1)]
     global DEVICE
     device, DEVICE = DEVICE, "meta"
-    everything = [key for key in everything if "matmul" in args] + list(conv_keys() if "conv" in args else [])
+    if "--only" in args:
+        del MATMULS[4:9], MATMULS[-2:]
+    everything = [key for key in everything if "matmul" in args and key[1][-2:] == (("VECTOR_A", 1), ("VECTOR_B", 1))] + list(conv_keys() if "conv" in args else [])
     DEVICE = device
     kernels.compile_all(everything)
     print(f"compiled {len(set(everything))} in {time.time() - started:.1f} s", flush=True)

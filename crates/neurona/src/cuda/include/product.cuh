@@ -2,7 +2,7 @@
 // it, each with its own way to fetch the operands.
 //
 // A block computes M × N sums, a thread ThreadM × ThreadN of them. Operands are copied into shared memory ahead of the
-// arithmetic: f32 on its own, two steps ahead, other types through registers, one step ahead, and widened on the way.
+// arithmetic: f32 whose quads stay together on its own, the rest through registers, turned and widened on the way.
 #pragma once
 #include "prelude.cuh"
 
@@ -83,8 +83,8 @@ template <class A, int TileM, int TileN, int ThreadM, int ThreadN, int Slices> s
     // Sums `steps` steps of DEPTH. The operands know where they are: each copy is one step further. `look` sees each
     // step's operands while they are in shared memory.
     //
-    // Everything is on its way one turn before it is needed: operands from memory during the step before, fragments from
-    // shared memory during the depth before. The barrier stands before a step's last products, which then hide the first
+    // Everything is on its way before it is needed: operands from memory for a step or two, fragments from shared memory
+    // during the depth before. The barrier stands before a step's last products, which then hide the first
     // reads of the next step.
     template <class Left, class Right, class Look>
     __device__ __forceinline__ void accumulate(Left &left, Right &right, int steps, Shared &shared, Look look) {
@@ -95,6 +95,8 @@ template <class A, int TileM, int TileN, int ThreadM, int ThreadN, int Slices> s
             cp_async_commit();
             left.end(&shared.stages[0].left[0][0]);
             right.end(&shared.stages[0].right[0][0]);
+            left.begin_late();
+            right.begin_late();
             // Copies that need no registers are one step further ahead.
             if (STAGES > 2) {
                 left.begin_early(&shared.stages[1].left[0][0]);
@@ -108,9 +110,7 @@ template <class A, int TileM, int TileN, int ThreadM, int ThreadN, int Slices> s
             for (int step = 0; step < steps; step++) {
                 const int following = current + 1 < STAGES ? current + 1 : 0, last = following + 1 < STAGES ? following + 1 : 0;
                 Stage &stage = shared.stages[current], &next = shared.stages[following];
-                // Also in the last step, where it reads nothing: a branch would let the compiler move the reads to their use.
-                left.begin_late();
-                right.begin_late();
+                // Also in the last steps, where nothing is read: a branch would let the compiler move reads to their use.
                 if (STAGES > 2) {
                     left.begin_early(&shared.stages[last].left[0][0]);
                     right.begin_early(&shared.stages[last].right[0][0]);
@@ -118,12 +118,18 @@ template <class A, int TileM, int TileN, int ThreadM, int ThreadN, int Slices> s
                 }
 #pragma unroll
                 for (int depth = 0; depth < SLICE_DEPTH; depth++) {
+                    // What goes through registers is read a whole step before it is stored: reads and stores half way
+                    // keep the compiler from bringing the two together.
+                    if (depth == SLICE_DEPTH / 2) {
+                        left.end(&next.left[0][0]);
+                        right.end(&next.right[0][0]);
+                        left.begin_late();
+                        right.begin_late();
+                    }
                     if (depth + 1 < SLICE_DEPTH) {
                         read(fragments[(depth + 1) & 1], stage, depth + 1);
                     } else {
                         look(stage);
-                        left.end(&next.left[0][0]);
-                        right.end(&next.right[0][0]);
                         cp_async_wait<STAGES - 2>();
                         __syncthreads();
                         read(fragments[0], next, 0);
@@ -188,6 +194,8 @@ template <class T> __device__ __forceinline__ void write_quad(T *to, const Quad<
 // Which quads of an operand's WIDTH × DEPTH step a thread moves, and where their values go. Quads lie along the depth: two
 // lanes share a row's 32 bytes, so that whole sectors are read and the transposing stores of a warp hit 32 different banks.
 template <int WIDTH, int DEPTH, int THREADS> struct QuadsAlongDepth {
+    // Copies of single values would be four times as many, and memory's queue shorter than that.
+    static constexpr bool ASYNC = false;
     static constexpr int TOTAL = WIDTH * DEPTH / 4, LOADS = (TOTAL + THREADS - 1) / THREADS;
     static __device__ __forceinline__ int element(int load) { return threadIdx.x + load * THREADS; }
     // False for the threads that a small step leaves without work.
@@ -197,10 +205,6 @@ template <int WIDTH, int DEPTH, int THREADS> struct QuadsAlongDepth {
         return ((element(load) & 1) | ((element(load) / (2 * WIDTH)) << 1)) * 4;
     }
     static __device__ __forceinline__ int place(int load, int j) { return (depth(load) + j) * (WIDTH + 4) + line(load); }
-    static __device__ __forceinline__ void copy(float *stage, int load, const float *from, bool real) {
-#pragma unroll
-        for (int j = 0; j < 4; j++) cp_async_4(stage + place(load, j), from + j, real);
-    }
     template <class A> static __device__ __forceinline__ void store(A *stage, int load, const A (&values)[4]) {
 #pragma unroll
         for (int j = 0; j < 4; j++) stage[place(load, j)] = values[j];
@@ -209,6 +213,7 @@ template <int WIDTH, int DEPTH, int THREADS> struct QuadsAlongDepth {
 
 // Quads lie across the depth, as the arithmetic wants them.
 template <int WIDTH, int DEPTH, int THREADS> struct QuadsAcrossDepth {
+    static constexpr bool ASYNC = true;
     static constexpr int TOTAL = WIDTH * DEPTH / 4, LOADS = (TOTAL + THREADS - 1) / THREADS;
     static __device__ __forceinline__ int element(int load) { return threadIdx.x + load * THREADS; }
     static __device__ __forceinline__ bool moves(int load) { return TOTAL % THREADS == 0 || element(load) < TOTAL; }
@@ -232,7 +237,7 @@ template <int WIDTH, int DEPTH, int THREADS> struct QuadsAcrossDepth {
 template <class Source, class T, class A> struct Mover {
     typedef typename Source::Quads Quads;
     // What needs no conversion is copied without passing through registers.
-    static constexpr bool ASYNC = Same<T, A>::value && Same<T, float>::value;
+    static constexpr bool ASYNC = Quads::ASYNC && Same<T, A>::value && Same<T, float>::value;
     Source source;
     A held[ASYNC ? 1 : Quads::LOADS][4];
 

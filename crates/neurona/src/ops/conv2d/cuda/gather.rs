@@ -98,8 +98,8 @@ impl Pass<'_> {
             .map_err(|_| Error::op("conv2d", "needs more blocks than a GPU can count"))?;
         let vector = channels.is_multiple_of(4);
         let unit = if vector { 4 } else { 1 };
-        // A step looks at the windows of the next two, which may be past the end.
-        let room = deepest.next_multiple_of(ALIGNED) + 2 * ALIGNED;
+        // A step looks at the windows of the next three, which may be past the end.
+        let room = deepest.next_multiple_of(ALIGNED) + 3 * ALIGNED;
         let sum = if self.image == DType::F64 { "double" } else { "float" };
         let sum_bytes = if self.image == DType::F64 { 8 } else { 4 };
 
