@@ -1,6 +1,6 @@
 //! Forward and the gradient by the input: products whose left matrix is gathered from images.
 
-use super::{Epilogue, Workspace, direct, flag, sizes};
+use super::{Epilogue, Workspace, depthwise, direct, flag, sizes};
 use crate::cuda::kernel::{Argument, Grid, Kernel, Launch, Launches};
 use crate::cuda::product::{ALIGNED, Products};
 use crate::cuda::{Gpu, Source, cuda_type};
@@ -27,6 +27,9 @@ pub(in crate::ops::conv2d) fn forward(
     epilogue: &Epilogue,
     gpu: &Gpu,
 ) -> Result<Box<dyn Kernel>> {
+    if let Some(kernel) = depthwise::pass(g, false, image, weight, epilogue, gpu)? {
+        return Ok(kernel);
+    }
     match direct::forward(g, image, weight, epilogue, gpu)? {
         Some(kernel) => Ok(kernel),
         None => Pass { g, input_grad: false, image, weight }.launches(epilogue, gpu),
@@ -40,11 +43,14 @@ pub(in crate::ops::conv2d) fn input_grad(
     weight: DType,
     gpu: &Gpu,
 ) -> Result<Box<dyn Kernel>> {
-    if let Some(kernel) = direct::input_grad(g, image, weight, gpu)? {
+    let none = Epilogue { bias: None, scale: None, relu: false };
+    if let Some(kernel) = depthwise::pass(g, true, image, weight, &none, gpu)? {
         return Ok(kernel);
     }
-    let none = Epilogue { bias: None, scale: None, relu: false };
-    Pass { g, input_grad: true, image, weight }.launches(&none, gpu)
+    match direct::input_grad(g, image, weight, gpu)? {
+        Some(kernel) => Ok(kernel),
+        None => Pass { g, input_grad: true, image, weight }.launches(&none, gpu),
+    }
 }
 
 impl Pass<'_> {
