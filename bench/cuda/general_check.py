@@ -18,7 +18,7 @@ torch.backends.cudnn.benchmark = True
 # Name: M, N, THREAD_M, THREAD_N, SLICES, RESIDENT.
 TILES = {
     "128x128": (128, 128, 16, 8, 1, 2),
-    "256x128": (256, 128, 16, 8, 1, 1),
+    "128x128s": (128, 128, 8, 8, 1, 2),
     "128x64": (128, 64, 8, 8, 1, 3),
     "64x128": (64, 128, 8, 8, 1, 3),
     "64x64": (64, 64, 8, 8, 1, 6),
@@ -128,7 +128,7 @@ class Gather:
         self.part, self.parts = part_of(self.deepest, parts)
         vector = channels % 4 == 0
         self.unit = 4 if vector else 1
-        self.room = up(self.deepest, ALIGNED) + ALIGNED
+        self.room = up(self.deepest, ALIGNED) + 3 * ALIGNED
         self.row_tiles = ceil(rows, TILES[tile][0])
         self.blocks = self.classes * self.row_tiles * ceil(self.columns, TILES[tile][1])
         sum_type = wide(images.dtype)
@@ -291,6 +291,42 @@ class DirectWeightGrad:
         return self.out
 
 
+class Depthwise:
+    def __init__(self, g, images, weight, bias, scale, relu, input_grad):
+        v = next(v for v in (4, 2, 1) if g.c % v == 0)
+        name = lambda t, other: NAMES[t.dtype if t is not None else other.dtype]
+        macros = dict(ELEMENT=NAMES[images.dtype], WEIGHT_ELEMENT=NAMES[weight.dtype], SCALE_ELEMENT=name(scale, weight), BIAS_ELEMENT=name(bias, images), R=g.r, S=g.s, V=v, INPUT_GRAD=int(input_grad))
+        self.key = ("conv2d/conv2d_depthwise.cu", tuple(macros.items()))
+        size = (g.n, g.h, g.w, g.c) if input_grad else (g.n, g.p, g.q, g.k)
+        self.out = torch.full(size, float("nan"), dtype=images.dtype, device=DEVICE)
+        columns = ceil(g.c, 8 * v)
+        self.blocks = max(1, min(ceil(self.out.numel() // g.c, 32), ceil(32 * 132, columns))), columns
+        self.args = [images, weight, scale, bias, self.out, g.bytes(), int(relu)]
+
+    def run(self):
+        kernels.launch(self.key, "conv2d_depthwise", self.blocks, 256, self.args)
+        return self.out
+
+
+class DepthwiseWeightGrad:
+    def __init__(self, g, images, dy, out_type, bias):
+        self.g, pixels, columns = g, g.n * g.p * g.q, ceil(g.c, 32)
+        part = ceil(pixels, max(1, min(ceil(pixels, 64), ceil(16 * 132, columns))))
+        self.parts = ceil(pixels, part)
+        self.key = ("conv2d/conv2d_depthwise_weight_grad.cu", (("ELEMENT", NAMES[images.dtype]), ("R", g.r), ("S", g.s)))
+        self.finish = ("conv2d/conv2d_weight_grad_finish.cu", (("SUM", NAMES[wide(images.dtype)]), ("OUT_ELEMENT", NAMES[out_type])))
+        empty = lambda count: torch.empty(count, dtype=wide(images.dtype), device=DEVICE)
+        self.sums, self.bias_sums = empty(self.parts * g.c * g.r * g.s), empty(self.parts * g.c) if bias else None
+        self.out = torch.full((g.k, 1, g.r, g.s), float("nan"), dtype=out_type, device=DEVICE)
+        self.bias = torch.full((g.k,), float("nan"), dtype=out_type, device=DEVICE) if bias else None
+        self.blocks, self.args = (self.parts, columns), [images, dy, self.sums, self.bias_sums, g.bytes(), part]
+
+    def run(self):
+        kernels.launch(self.key, "conv2d_depthwise_weight_grad", self.blocks, 256, self.args)
+        finish_weight_grad(self)
+        return self.out
+
+
 def error(out, reference):
     if not torch.isfinite(out).all():
         return float("inf")
@@ -314,6 +350,7 @@ CHECK_SHAPES = [
     Shape(2, 4, 9, 7, 8, 3, 3, 1, 1), Shape(2, 3, 12, 11, 5, 5, 5), Shape(3, 8, 10, 13, 12, 3, 3, 2, 1), Shape(1, 6, 9, 9, 10, 3, 2, (2, 1), (1, 0), (1, 2)),
     Shape(2, 8, 7, 7, 8, 3, 3, 1, 1, 2, 2), Shape(2, 6, 8, 8, 9, 3, 3, 3, 2, 2, 3), Shape(2, 5, 6, 6, 5, 3, 3, 1, 1, 1, 5), Shape(4, 16, 5, 5, 4, 1, 1, 2),
     Shape(2, 12, 17, 5, 36, 7, 5, (3, 2), (3, 2)), Shape(3, 3, 33, 31, 64, 7, 7, 2, 3), Shape(70, 20, 3, 3, 40, 3, 3, 1, 1), Shape(5, 7, 1, 1, 3, 1, 1), Shape(1, 4, 4, 4, 4, 2, 2, 5, 3),
+    Shape(2, 40, 9, 8, 40, 3, 3, 1, 1, 1, 40), Shape(3, 6, 11, 7, 6, 5, 3, 2, 2, 1, 6), Shape(2, 4, 9, 9, 4, 3, 3, 1, 2, 2, 4),
 ]
 
 
@@ -352,20 +389,22 @@ def check(dtypes, tiles):
                     expect("bias_grad " + what, grad.bias, db, dtype)
     for dtype in dtypes:
         for g in CHECK_SHAPES:
-            if g.groups > 1 or g.dilation != (1, 1) or dtype == torch.float64:
+            depthwise = g.groups == g.c == g.k
+            if not depthwise and (g.groups > 1 or g.dilation != (1, 1) or dtype == torch.float64):
                 continue
-            weight_type = torch.float32
-            x, w = random(g.n, g.h, g.w, g.c, dtype=dtype), random(g.k, g.c, g.r, g.s, dtype=weight_type)
+            weight_type = torch.float64 if dtype == torch.float64 else torch.float32
+            x, w = random(g.n, g.h, g.w, g.c, dtype=dtype), random(g.k, g.c // g.groups, g.r, g.s, dtype=weight_type)
             dy, bias, scale = random(g.n, g.p, g.q, g.k, dtype=dtype), random(g.k, dtype=dtype), random(g.k, dtype=weight_type)
             xn, dyn = x.double().permute(0, 3, 1, 2), dy.double().permute(0, 3, 1, 2)
             nhwc = lambda t: t.permute(0, 2, 3, 1)
             ref = F.conv2d(xn, w.double() * scale.double().view(-1, 1, 1, 1), bias.double(), **g.options()).relu()
             what = f"direct {dtype} {vars(g)}"
-            expect("forward " + what, Direct(g, x, w, bias, scale, True, False).run(), nhwc(ref), dtype)
+            forward, weight_grad = (Depthwise, DepthwiseWeightGrad) if depthwise else (Direct, DirectWeightGrad)
+            expect("forward " + what, forward(g, x, w, bias, scale, True, False).run(), nhwc(ref), dtype)
             dx, dw, db = torch.ops.aten.convolution_backward(dyn, xn, w.double(), [g.k], g.stride, g.padding, g.dilation, False, [0, 0], g.groups, [True] * 3)
-            expect("input_grad " + what, Direct(g, dy, w, None, None, False, True).run(), nhwc(dx), dtype)
-            if g.c * g.r <= 64 and g.s <= 16:
-                grad = DirectWeightGrad(g, x, dy, weight_type, True)
+            expect("input_grad " + what, forward(g, dy, w, None, None, False, True).run(), nhwc(dx), dtype)
+            if depthwise or g.c * g.r <= 64 and g.s <= 16:
+                grad = weight_grad(g, x, dy, weight_type, True)
                 expect("weight_grad " + what, grad.run(), dw, dtype)
                 expect("bias_grad " + what, grad.bias, db, dtype)
     if DEVICE == "cuda":
@@ -410,11 +449,13 @@ def bench_matmul(record):
         vendor = graph_ms(lambda: (a.mT if ta else a) @ (b.mT if tb else b), count)
         found = []
         for tile in TILES:
+            if m * n >= 1 << 20 and tile.startswith("32") or m * n < 1 << 18 and tile.startswith("128"):
+                continue
             blocks = ceil(m, TILES[tile][0]) * ceil(n, TILES[tile][1])
             if blocks * k > 3e6 and tile in ("32x32", "32x16", "128x32"):
                 continue
             for parts in {1, 2, 4, 8, 16, 32} if blocks < 264 and k >= 256 else {1}:
-                if part_of(k, parts)[1] != parts or parts * blocks > 2000:
+                if part_of(k, parts)[1] != parts or parts * blocks > 5000:
                     continue
                 op = Matmul(a, b, ta, tb, None, False, tile, parts)
                 found.append((graph_ms(op.run, count), tile, parts))
@@ -455,7 +496,10 @@ def candidates(name, what, g, x, weight, dy):
 
 
 def shapes():
+    only = sys.argv[sys.argv.index("--only") + 1].split(",") if "--only" in sys.argv else CONV
     for name, (n, c, h, w, k, r, st, p) in CONV.items():
+        if name not in only:
+            continue
         yield name, Shape(n, c, h, w, k, r, r, st, p)
 
 
@@ -515,7 +559,9 @@ def main():
                   for t in TILES for ta, tb in ((0, 0), (0, 1), (1, 0)) for va in (0, 1) for vb in (0, 1)]
     global DEVICE
     device, DEVICE = DEVICE, "meta"
-    everything = [key for key in everything if "matmul" in args] + list(conv_keys() if "conv" in args else [])
+    if "--only" in args:
+        del MATMULS[4:9], MATMULS[-2:]
+    everything = [key for key in everything if "matmul" in args and key[1][-2:] == (("VECTOR_A", 1), ("VECTOR_B", 1))] + list(conv_keys() if "conv" in args else [])
     DEVICE = device
     kernels.compile_all(everything)
     print(f"compiled {len(set(everything))} in {time.time() - started:.1f} s", flush=True)

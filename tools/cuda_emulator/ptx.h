@@ -26,6 +26,14 @@ __device__ __forceinline__ unsigned short float_to_bf16(float x) {
     return (unsigned short)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
+// Copies into shared memory happen at once here; the waits for them are then nothing.
+__device__ __forceinline__ void cp_async_4(void *to, const void *from, bool real) { *(unsigned *)to = real ? *(const unsigned *)from : 0; }
+__device__ __forceinline__ void cp_async_16(void *to, const void *from, bool real) {
+    *(uint4 *)to = real ? *(const uint4 *)from : uint4{0, 0, 0, 0};
+}
+__device__ __forceinline__ void cp_async_commit() {}
+template <int Groups> __device__ __forceinline__ void cp_async_wait() {}
+
 namespace emulator {
 
 // The tensor core's product of a 16 by 16 and a 16 by 8 matrix, whose parts lie in the registers of a warp as PTX lays them out.

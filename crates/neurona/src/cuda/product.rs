@@ -17,12 +17,20 @@ pub(crate) struct Tile {
 }
 
 /// Large tiles read each operand less often; small ones leave fewer multiprocessors idle.
-const TILES: [Tile; 5] = [
-    Tile { m: 128, n: 128, thread_m: 8, thread_n: 8, slices: 1, resident: 2, rate: 100.0 },
-    Tile { m: 128, n: 64, thread_m: 8, thread_n: 8, slices: 1, resident: 4, rate: 95.0 },
-    Tile { m: 64, n: 64, thread_m: 8, thread_n: 4, slices: 1, resident: 4, rate: 80.0 },
-    Tile { m: 32, n: 32, thread_m: 4, thread_n: 4, slices: 4, resident: 2, rate: 55.0 },
+const TILES: [Tile; 7] = [
+    Tile { m: 128, n: 128, thread_m: 16, thread_n: 8, slices: 1, resident: 2, rate: 90.0 },
+    Tile { m: 128, n: 64, thread_m: 8, thread_n: 8, slices: 1, resident: 3, rate: 86.0 },
+    Tile { m: 64, n: 128, thread_m: 8, thread_n: 8, slices: 1, resident: 3, rate: 87.0 },
+    Tile { m: 64, n: 64, thread_m: 8, thread_n: 8, slices: 1, resident: 6, rate: 84.0 },
+    Tile { m: 128, n: 32, thread_m: 8, thread_n: 4, slices: 1, resident: 4, rate: 68.0 },
+    Tile { m: 32, n: 32, thread_m: 4, thread_n: 4, slices: 4, resident: 2, rate: 50.0 },
     Tile { m: 32, n: 16, thread_m: 4, thread_n: 4, slices: 8, resident: 2, rate: 40.0 },
+];
+
+/// f64 has registers for half as many sums, and shared memory for half as deep a step.
+const F64_TILES: [Tile; 2] = [
+    Tile { m: 64, n: 64, thread_m: 8, thread_n: 4, slices: 1, resident: 2, rate: 30.0 },
+    Tile { m: 32, n: 32, thread_m: 4, thread_n: 4, slices: 4, resident: 1, rate: 20.0 },
 ];
 
 /// Cycles of one step's way from memory to the arithmetic when nothing else hides it.
@@ -78,8 +86,7 @@ pub(crate) struct Cut {
 impl Products {
     /// The fastest cut by a simple model of the GPU: the busiest multiprocessor decides.
     pub fn cut(&self, dtype: DType, multiprocessors: usize) -> Cut {
-        // f64 has registers for half as many sums.
-        let tiles = if dtype == DType::F64 { &TILES[2..] } else { &TILES[..] };
+        let tiles = if dtype == DType::F64 { &F64_TILES[..] } else { &TILES[..] };
         let mut best: Option<(f64, Cut)> = None;
         for &tile in tiles {
             let blocks = tile.count(self.rows, self.columns) * self.count;

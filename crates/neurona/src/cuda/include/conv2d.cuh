@@ -43,7 +43,7 @@ struct Rows {
     i64 pitch;
 };
 
-template <class T, class A, int WIDTH, int DEPTH, int THREADS, bool Vector> struct Gathered {
+template <class T, int WIDTH, int DEPTH, int THREADS, bool Vector> struct Gathered {
     typedef QuadsAlongDepth<WIDTH, DEPTH, THREADS> Quads;
     // All loads of a thread are at the same depth unless slices make the step deeper.
     static constexpr int DEPTHS = DEPTH == 8 ? 1 : Quads::LOADS;
@@ -52,7 +52,6 @@ template <class T, class A, int WIDTH, int DEPTH, int THREADS, bool Vector> stru
     int height, width;
     const Window *table;
     Window ahead[DEPTHS];
-    A held[Quads::LOADS][4];
 
     __device__ __forceinline__ Gathered(const T *images, const Rows &rows, u32 first, const Window *windows, int begin)
         : height(rows.height), width(rows.width) {
@@ -71,28 +70,28 @@ template <class T, class A, int WIDTH, int DEPTH, int THREADS, bool Vector> stru
     __device__ __forceinline__ void look_ahead() {
         if (Vector) {
 #pragma unroll
-            for (int i = 0; i < DEPTHS; i++) ahead[i] = table[Quads::depth(i) / 4];
+            for (int i = 0; i < DEPTHS; i++)
+                if (Quads::moves(i)) ahead[i] = table[Quads::depth(i) / 4];
         }
     }
     __device__ __forceinline__ bool inside(int load, const Window &window) const {
         return (u32)(top[load] + window.down) < (u32)height && (u32)(side[load] + window.right) < (u32)width;
     }
-    __device__ __forceinline__ void fetch() {
+    template <class OnQuad, class OnValue> __device__ __forceinline__ void advance(OnQuad quad, OnValue value) {
 #pragma unroll
         for (int load = 0; load < Quads::LOADS; load++) {
-            if (Vector) {
+            if constexpr (Vector) {
                 const Window window = ahead[DEPTHS == 1 ? 0 : load];
-                read_quad<true>(held[load], origin[load] + window.offset, inside(load, window) ? 4 : 0);
+                quad(load, origin[load] + window.offset, inside(load, window));
             } else {
 #pragma unroll
                 for (int j = 0; j < 4; j++) {
                     const Window window = table[Quads::depth(load) + j];
-                    held[load][j] = inside(load, window) ? A(widen(origin[load][window.offset])) : A(0);
+                    value(load, j, origin[load] + window.offset, inside(load, window));
                 }
             }
         }
         table += DEPTH / (Vector ? 4 : 1);
         look_ahead();
     }
-    __device__ __forceinline__ void store(A *stage) { Quads::store(stage, held); }
 };

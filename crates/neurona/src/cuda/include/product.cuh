@@ -1,31 +1,16 @@
 // The main loop of a matrix product on ordinary arithmetic units: every pass of a convolution and the product itself use
 // it, each with its own way to fetch the operands.
 //
-// A block computes M × N sums, a thread ThreadM × ThreadN of them. Operands go through registers into shared
-// memory, one step ahead of the arithmetic, and are widened on the way: 16-bit images and f64 use the same code.
+// A block computes M × N sums, a thread ThreadM × ThreadN of them. Operands are copied into shared memory ahead of the
+// arithmetic: f32 whose quads stay together on its own, the rest through registers, turned and widened on the way.
 #pragma once
 #include "prelude.cuh"
 
 // Four neighbours in memory, read at once where their address allows it.
 template <class T> struct __align__(sizeof(T) == 8 ? 16 : 4 * sizeof(T)) Quad { T at[4]; };
 
-// Reads the first `count` of four values, the rest as zeros. Vector promises an aligned address and a count that is
-// either at least 4 or at most 0.
-template <bool Vector, class T, class A> __device__ __forceinline__ void read_quad(A (&to)[4], const T *from, int count) {
-    if (Vector) {
-        if (count > 0) {
-            const Quad<T> quad = *(const Quad<T> *)from;
-#pragma unroll
-            for (int j = 0; j < 4; j++) to[j] = widen(quad.at[j]);
-        } else {
-#pragma unroll
-            for (int j = 0; j < 4; j++) to[j] = A(0);
-        }
-    } else {
-#pragma unroll
-        for (int j = 0; j < 4; j++) to[j] = j < count ? A(widen(from[j])) : A(0);
-    }
-}
+template <class X, class Y> struct Same { static constexpr bool value = false; };
+template <class X> struct Same<X, X> { static constexpr bool value = true; };
 
 // A: the type of the sums. Slices groups of threads share a block's sums, each with a part of every step's depth: small
 // products need the threads more than the sums.
@@ -43,8 +28,10 @@ template <class A, int TileM, int TileN, int ThreadM, int ThreadN, int Slices> s
         A left[DEPTH][PITCH_M];
         A right[DEPTH][PITCH_N];
     };
+    // Two steps are on their way while a third is multiplied.
+    static constexpr int STAGES = Same<A, float>::value ? 3 : 2;
     union Shared {
-        Stage stages[2];
+        Stage stages[STAGES];
         A slices[Slices > 1 ? Slices - 1 : 1][Slices > 1 ? ThreadM * ThreadN : 1][SLICE_THREADS];
     };
 
@@ -93,46 +80,65 @@ template <class A, int TileM, int TileN, int ThreadM, int ThreadN, int Slices> s
         accumulate(left, right, steps, shared, [](const Stage &) {});
     }
 
-    // Sums `steps` steps of DEPTH. The operands know where they are: each fetch is one step further. `look` sees each
+    // Sums `steps` steps of DEPTH. The operands know where they are: each copy is one step further. `look` sees each
     // step's operands while they are in shared memory.
     //
-    // Everything is on its way one turn before it is needed: operands from memory during the step before, fragments from
-    // shared memory during the depth before. The barrier stands before a step's last products, which then hide the first
+    // Everything is on its way before it is needed: operands from memory for a step or two, fragments from shared memory
+    // during the depth before. The barrier stands before a step's last products, which then hide the first
     // reads of the next step.
     template <class Left, class Right, class Look>
     __device__ __forceinline__ void accumulate(Left &left, Right &right, int steps, Shared &shared, Look look) {
         if (steps > 0) {
             Fragments fragments[2];
-            left.fetch();
-            right.fetch();
-            left.store(&shared.stages[0].left[0][0]);
-            right.store(&shared.stages[0].right[0][0]);
+            left.begin(&shared.stages[0].left[0][0]);
+            right.begin(&shared.stages[0].right[0][0]);
+            cp_async_commit();
+            left.end(&shared.stages[0].left[0][0]);
+            right.end(&shared.stages[0].right[0][0]);
+            left.begin_late();
+            right.begin_late();
+            // Copies that need no registers are one step further ahead.
+            if (STAGES > 2) {
+                left.begin_early(&shared.stages[1].left[0][0]);
+                right.begin_early(&shared.stages[1].right[0][0]);
+                cp_async_commit();
+            }
+            cp_async_wait<STAGES - 2>();
             __syncthreads();
             read(fragments[0], shared.stages[0], 0);
+            int current = 0;
             for (int step = 0; step < steps; step++) {
-                const Stage &stage = shared.stages[step & 1];
-                Stage &next = shared.stages[(step + 1) & 1];
-                const bool more = step + 1 < steps;
-                if (more) {
-                    left.fetch();
-                    right.fetch();
+                const int following = current + 1 < STAGES ? current + 1 : 0, last = following + 1 < STAGES ? following + 1 : 0;
+                Stage &stage = shared.stages[current], &next = shared.stages[following];
+                // Also in the last steps, where nothing is read: a branch would let the compiler move reads to their use.
+                if (STAGES > 2) {
+                    left.begin_early(&shared.stages[last].left[0][0]);
+                    right.begin_early(&shared.stages[last].right[0][0]);
+                    cp_async_commit();
                 }
 #pragma unroll
                 for (int depth = 0; depth < SLICE_DEPTH; depth++) {
+                    // What goes through registers is read a whole step before it is stored: reads and stores half way
+                    // keep the compiler from bringing the two together.
+                    if (depth == SLICE_DEPTH / 2) {
+                        left.end(&next.left[0][0]);
+                        right.end(&next.right[0][0]);
+                        left.begin_late();
+                        right.begin_late();
+                    }
                     if (depth + 1 < SLICE_DEPTH) {
                         read(fragments[(depth + 1) & 1], stage, depth + 1);
                     } else {
                         look(stage);
-                        if (more) {
-                            left.store(&next.left[0][0]);
-                            right.store(&next.right[0][0]);
-                        }
+                        cp_async_wait<STAGES - 2>();
                         __syncthreads();
-                        if (more) read(fragments[0], next, 0);
+                        read(fragments[0], next, 0);
                     }
                     multiply(fragments[depth & 1]);
                 }
+                current = following;
             }
+            cp_async_wait<0>();
         }
         if (Slices > 1) {
             __syncthreads();
@@ -166,59 +172,116 @@ template <class A, int TileM, int TileN, int ThreadM, int ThreadN, int Slices> s
         for (int i = 0; i < ThreadM; i++)
 #pragma unroll
             for (int j = 0; j < GROUPS_N; j++) {
-                A values[4];
+                Quad<A> values;
 #pragma unroll
-                for (int l = 0; l < 4; l++) values[l] = sum[i][4 * j + l];
+                for (int l = 0; l < 4; l++) values.at[l] = sum[i][4 * j + l];
                 write(row_of(i), column_of(4 * j), values);
             }
     }
 };
 
-// Which quads of an operand's WIDTH × DEPTH step a thread moves. Quads lie along the depth: two lanes share a row's 32
-// bytes, so that whole sectors are read and the transposing stores of a warp hit 32 different banks.
+// Writes the first `count` of four values; `vector` promises an aligned address and a count of at least 4.
+template <class T> __device__ __forceinline__ void write_quad(T *to, const Quad<T> &quad, int count, bool vector) {
+    if (vector) {
+        *(Quad<T> *)to = quad;
+    } else {
+#pragma unroll
+        for (int j = 0; j < 4; j++)
+            if (j < count) to[j] = quad.at[j];
+    }
+}
+
+// Which quads of an operand's WIDTH × DEPTH step a thread moves, and where their values go. Quads lie along the depth: two
+// lanes share a row's 32 bytes, so that whole sectors are read and the transposing stores of a warp hit 32 different banks.
 template <int WIDTH, int DEPTH, int THREADS> struct QuadsAlongDepth {
+    // Copies of single values would be four times as many, and memory's queue shorter than that.
+    static constexpr bool ASYNC = false;
     static constexpr int TOTAL = WIDTH * DEPTH / 4, LOADS = (TOTAL + THREADS - 1) / THREADS;
+    static __device__ __forceinline__ int element(int load) { return threadIdx.x + load * THREADS; }
     // False for the threads that a small step leaves without work.
     static __device__ __forceinline__ bool moves(int load) { return TOTAL % THREADS == 0 || element(load) < TOTAL; }
-    static __device__ __forceinline__ int element(int load) { return threadIdx.x + load * THREADS; }
     static __device__ __forceinline__ int line(int load) { return (element(load) >> 1) % WIDTH; }
     static __device__ __forceinline__ int depth(int load) {
         return ((element(load) & 1) | ((element(load) / (2 * WIDTH)) << 1)) * 4;
     }
-    template <class A> static __device__ __forceinline__ void store(A *stage, const A (&held)[LOADS][4]) {
+    static __device__ __forceinline__ int place(int load, int j) { return (depth(load) + j) * (WIDTH + 4) + line(load); }
+    template <class A> static __device__ __forceinline__ void store(A *stage, int load, const A (&values)[4]) {
 #pragma unroll
-        for (int load = 0; load < LOADS; load++)
-#pragma unroll
-            for (int j = 0; j < 4; j++)
-                if (moves(load)) stage[(depth(load) + j) * (WIDTH + 4) + line(load)] = held[load][j];
+        for (int j = 0; j < 4; j++) stage[place(load, j)] = values[j];
     }
 };
 
 // Quads lie across the depth, as the arithmetic wants them.
 template <int WIDTH, int DEPTH, int THREADS> struct QuadsAcrossDepth {
+    static constexpr bool ASYNC = true;
     static constexpr int TOTAL = WIDTH * DEPTH / 4, LOADS = (TOTAL + THREADS - 1) / THREADS;
-    // False for the threads that a small step leaves without work.
-    static __device__ __forceinline__ bool moves(int load) { return TOTAL % THREADS == 0 || element(load) < TOTAL; }
     static __device__ __forceinline__ int element(int load) { return threadIdx.x + load * THREADS; }
+    static __device__ __forceinline__ bool moves(int load) { return TOTAL % THREADS == 0 || element(load) < TOTAL; }
     static __device__ __forceinline__ int line(int load) { return element(load) % (WIDTH / 4) * 4; }
     static __device__ __forceinline__ int depth(int load) { return element(load) / (WIDTH / 4); }
-    template <class A> static __device__ __forceinline__ void store(A *stage, const A (&held)[LOADS][4]) {
+    static __device__ __forceinline__ int place(int load, int j) { return depth(load) * (WIDTH + 4) + line(load) + j; }
+    static __device__ __forceinline__ void copy(float *stage, int load, const float *from, bool real) {
+        cp_async_16(stage + place(load, 0), from, real);
+    }
+    template <class A> static __device__ __forceinline__ void store(A *stage, int load, const A (&values)[4]) {
+        Quad<A> quad;
 #pragma unroll
-        for (int load = 0; load < LOADS; load++) {
-            Quad<A> quad;
+        for (int j = 0; j < 4; j++) quad.at[j] = values[j];
+        *(Quad<A> *)&stage[place(load, 0)] = quad;
+    }
+};
+
+// Moves an operand into shared memory, step by step. The source says what: its `advance(quad, value)` calls, for each load
+// of this thread, `quad(load, address, real)` where four values are neighbours at an aligned address, or four times
+// `value(load, j, address, real)`; not `real` are zeros.
+template <class Source, class T, class A> struct Mover {
+    typedef typename Source::Quads Quads;
+    // What needs no conversion is copied without passing through registers.
+    static constexpr bool ASYNC = Quads::ASYNC && Same<T, A>::value && Same<T, float>::value;
+    Source source;
+    A held[ASYNC ? 1 : Quads::LOADS][4];
+
+    __device__ __forceinline__ Mover(const Source &source) : source(source) {}
+
+    __device__ __forceinline__ void begin_early(A *stage) {
+        if constexpr (ASYNC)
+            source.advance(
+                [&](int load, const T *from, bool real) {
+                    if (Quads::moves(load)) Quads::copy(stage, load, from, real);
+                },
+                [&](int load, int j, const T *from, bool real) {
+                    if (Quads::moves(load)) cp_async_4(stage + Quads::place(load, j), from, real);
+                });
+    }
+    __device__ __forceinline__ void begin_late() {
+        if constexpr (!ASYNC)
+            source.advance(
+                [&](int load, const T *from, bool real) {
+                    Quad<T> quad = {};
+                    if (real) quad = *(const Quad<T> *)from;
 #pragma unroll
-            for (int j = 0; j < 4; j++) quad.at[j] = held[load][j];
-            if (moves(load)) *(Quad<A> *)&stage[depth(load) * (WIDTH + 4) + line(load)] = quad;
-        }
+                    for (int j = 0; j < 4; j++) held[load][j] = real ? A(widen(quad.at[j])) : A(0);
+                },
+                [&](int load, int j, const T *from, bool real) { held[load][j] = real ? A(widen(*from)) : A(0); });
+    }
+    __device__ __forceinline__ void begin(A *stage) {
+        begin_early(stage);
+        begin_late();
+    }
+    __device__ __forceinline__ void end(A *stage) {
+        if constexpr (!ASYNC)
+#pragma unroll
+            for (int load = 0; load < Quads::LOADS; load++)
+                if (Quads::moves(load)) Quads::store(stage, load, held[load]);
     }
 };
 
 // A matrix whose depth is contiguous: lines of `pitch` elements, of which `lines` exist, read from depth `begin` to `end`.
-template <class T, class A, int WIDTH, int DEPTH, int THREADS, bool Vector> struct AlongDepth {
+// Vector: quads are aligned, and the end is at the end of one.
+template <class T, int WIDTH, int DEPTH, int THREADS, bool Vector> struct AlongDepth {
     typedef QuadsAlongDepth<WIDTH, DEPTH, THREADS> Quads;
     const T *at[Quads::LOADS];
     int remaining[Quads::LOADS];
-    A held[Quads::LOADS][4];
 
     __device__ __forceinline__ AlongDepth(const T *matrix, i64 first_line, i64 lines, i64 pitch, int begin, int end) {
 #pragma unroll
@@ -229,24 +292,25 @@ template <class T, class A, int WIDTH, int DEPTH, int THREADS, bool Vector> stru
             remaining[load] = Quads::moves(load) && line < lines ? end - depth : 0;
         }
     }
-    __device__ __forceinline__ void fetch() {
+    template <class OnQuad, class OnValue> __device__ __forceinline__ void advance(OnQuad quad, OnValue value) {
 #pragma unroll
         for (int load = 0; load < Quads::LOADS; load++) {
-            read_quad<Vector>(held[load], at[load], remaining[load]);
+            if constexpr (Vector) quad(load, at[load], remaining[load] > 0);
+            else
+#pragma unroll
+                for (int j = 0; j < 4; j++) value(load, j, at[load] + j, remaining[load] > j);
             at[load] += DEPTH;
             remaining[load] -= DEPTH;
         }
     }
-    __device__ __forceinline__ void store(A *stage) { Quads::store(stage, held); }
 };
 
 // A matrix whose lines are contiguous: at each depth `lines` elements, `pitch` apart from the next depth's.
-template <class T, class A, int WIDTH, int DEPTH, int THREADS, bool Vector> struct AcrossDepth {
+template <class T, int WIDTH, int DEPTH, int THREADS, bool Vector> struct AcrossDepth {
     typedef QuadsAcrossDepth<WIDTH, DEPTH, THREADS> Quads;
     const T *at[Quads::LOADS];
     int remaining[Quads::LOADS], count[Quads::LOADS];
     i64 step;
-    A held[Quads::LOADS][4];
 
     __device__ __forceinline__ AcrossDepth(const T *matrix, i64 first_line, i64 lines, i64 pitch, i64 begin, i64 end) {
         step = pitch * DEPTH;
@@ -254,17 +318,19 @@ template <class T, class A, int WIDTH, int DEPTH, int THREADS, bool Vector> stru
         for (int load = 0; load < Quads::LOADS; load++) {
             const i64 line = first_line + Quads::line(load), depth = begin + Quads::depth(load);
             at[load] = matrix + depth * pitch + line;
-            remaining[load] = Quads::moves(load) ? (int)(end - depth) : 0;
             count[load] = (int)(lines - line < 4 ? lines - line : 4);
+            remaining[load] = Quads::moves(load) && count[load] > 0 ? (int)(end - depth) : 0;
         }
     }
-    __device__ __forceinline__ void fetch() {
+    template <class OnQuad, class OnValue> __device__ __forceinline__ void advance(OnQuad quad, OnValue value) {
 #pragma unroll
         for (int load = 0; load < Quads::LOADS; load++) {
-            read_quad<Vector>(held[load], at[load], remaining[load] > 0 ? count[load] : 0);
+            if constexpr (Vector) quad(load, at[load], remaining[load] > 0);
+            else
+#pragma unroll
+                for (int j = 0; j < 4; j++) value(load, j, at[load] + j, remaining[load] > 0 && j < count[load]);
             at[load] += step;
             remaining[load] -= DEPTH;
         }
     }
-    __device__ __forceinline__ void store(A *stage) { Quads::store(stage, held); }
 };

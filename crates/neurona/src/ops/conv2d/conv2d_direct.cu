@@ -104,7 +104,7 @@ __device__ __forceinline__ void stage_weights(Shared &shared, const WEIGHT_ELEME
     };
     auto store = [&](int at, float value) { (&shared.weight[at / (R * S) % CHUNK][0][0][0])[at % (R * S) * PITCH_K + at / (R * S) / CHUNK] = value; };
 #endif
-    stage<float, CHUNK * R * S * BLOCK_K, THREADS, 8>(load, store);
+    stage<float, CHUNK * R * S * BLOCK_K, THREADS, 16>(load, store);
 }
 
 // Puts the input under a tile, from row `top` and column `left` of an image, into shared memory.
@@ -123,7 +123,7 @@ __device__ __forceinline__ void stage_input(Shared &shared, const T *image, int 
 #pragma unroll
             for (int j = 0; j < 4; j++) shared.input[at % FOURS * 4 + j][at / FOURS / PITCH][at / FOURS % PITCH] = widen(four.at[j]);
         };
-        stage<Four, ROWS * PITCH * FOURS, THREADS, 4>(load, store);
+        stage<Four, ROWS * PITCH * FOURS, THREADS, 8>(load, store);
     } else {
         auto load = [&](int at) {
             const int c = at % CHUNK, x = at / CHUNK % PITCH, y = at / CHUNK / PITCH;
@@ -131,7 +131,7 @@ __device__ __forceinline__ void stage_input(Shared &shared, const T *image, int 
             return there ? widen(*address(y, x, c)) : 0.0f;
         };
         auto store = [&](int at, float value) { shared.input[at % CHUNK][at / CHUNK / PITCH][at / CHUNK % PITCH] = value; };
-        stage<float, ROWS * PITCH * CHUNK, THREADS, 8>(load, store);
+        stage<float, ROWS * PITCH * CHUNK, THREADS, 16>(load, store);
     }
 }
 

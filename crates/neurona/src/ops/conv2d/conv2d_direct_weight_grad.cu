@@ -72,7 +72,7 @@ conv2d_direct_weight_grad(const T *__restrict__ images, const T *__restrict__ dy
         const T *const from = images + image * f.h * f.w * CHANNELS, *const gradients = dy + image * f.p * f.q * WANTED;
         const int top = tile_h * STRIDE_H - f.padding_h, left = tile_w * STRIDE_W - f.padding_w;
         __syncthreads();
-        stage<float, ROWS * COLUMNS * CHANNELS, THREADS, 8>(
+        stage<float, ROWS * COLUMNS * CHANNELS, THREADS, 16>(
             [&](int at) {
                 const int channel = at % CHANNELS, x = at / CHANNELS % COLUMNS, y = at / CHANNELS / COLUMNS;
                 const bool inside = (u32)(top + y) < (u32)f.h && (u32)(left + x) < (u32)f.w;
@@ -82,7 +82,7 @@ conv2d_direct_weight_grad(const T *__restrict__ images, const T *__restrict__ dy
         // Runs of V channels of the output's gradient.
         constexpr int V = WANTED % 4 == 0 && WIDTH == WANTED ? 4 : WANTED % 2 == 0 && WIDTH == WANTED ? 2 : 1;
         struct __align__(V * sizeof(T)) Run { T at[V]; };
-        stage<Run, TILE_H * TILE_W * WIDTH / V, THREADS, 8>(
+        stage<Run, TILE_H * TILE_W * WIDTH / V, THREADS, 16>(
             [&](int at) {
                 const int wanted = at % (WIDTH / V) * V, x = at / (WIDTH / V) % TILE_W, y = at / (WIDTH / V) / TILE_W;
                 const bool inside = wanted < WANTED && tile_h + y < f.p && tile_w + x < f.q;

@@ -30,8 +30,8 @@
 typedef ELEMENT T;
 typedef Wide<T> A;
 typedef Product<A, TILE_M, TILE_N, THREAD_M, THREAD_N, SLICES> Tile;
-typedef Gathered<T, A, TILE_M, Tile::DEPTH, Tile::THREADS, VECTOR> Left;
-typedef AcrossDepth<A, A, TILE_N, Tile::DEPTH, Tile::THREADS, true> Right;
+typedef Gathered<T, TILE_M, Tile::DEPTH, Tile::THREADS, VECTOR> Left;
+typedef AcrossDepth<A, TILE_N, Tile::DEPTH, Tile::THREADS, true> Right;
 
 __device__ __forceinline__ T finish(A sum, const BIAS_ELEMENT *bias, int channel, int relu) {
     if (bias) sum += A(widen(bias[channel]));
@@ -74,37 +74,28 @@ conv2d_gather(const T *__restrict__ images, const A *__restrict__ packed, const 
     rows.rows = (u32)g.n * rows.count_h * rows.count_w;
     if (row >= rows.rows) return;
     const int begin = blockIdx.y * part, end = min(depth, begin + part);
-    Left left(images + group * channels, rows, row, windows + (i64)cls * (room / (VECTOR ? 4 : 1)), begin);
-    Right right(packed + ((i64)cls * g.groups + group) * room * columns, column, columns, columns, begin, end);
+    Mover<Left, T, A> left(Left(images + group * channels, rows, row, windows + (i64)cls * (room / (VECTOR ? 4 : 1)), begin));
+    Mover<Right, A, A> right(Right(packed + ((i64)cls * g.groups + group) * room * columns, column, columns, columns, begin, end));
     Tile tile;
     tile.accumulate(left, right, (end - begin + Tile::DEPTH - 1) / Tile::DEPTH, shared);
 
     const i64 out_channels = (i64)wanted * g.groups;
     const bool vector = wanted % 4 == 0;
-    tile.for_each_quad([&](int i, int j, const A(&values)[4]) {
+    A *const to = parts + blockIdx.y * ((i64)g.n * height * width * out_channels);
+    tile.for_each_quad([&](int i, int j, const Quad<A> &values) {
         u32 pixel = row + i;
-        const int first = column + j;
-        if (pixel >= rows.rows || first >= wanted) return;
+        const int count = wanted - column - j, channel = group * wanted + column + j;
+        if (pixel >= rows.rows || count <= 0) return;
         if (INPUT_GRAD && (step_h > 1 || step_w > 1)) {
             const u32 image = pixel / (rows.count_h * rows.count_w), rest = pixel % (rows.count_h * rows.count_w);
             pixel = (image * height + rest / rows.count_w * step_h + class_h) * width + rest % rows.count_w * step_w + class_w;
         }
-        const i64 at = pixel * out_channels + group * wanted + first;
-        if (gridDim.y > 1) {
-            A *const to = parts + blockIdx.y * ((i64)g.n * height * width * out_channels);
+        const i64 at = pixel * out_channels + channel;
+        if (gridDim.y > 1) return write_quad(to + at, values, count, vector);
+        Quad<T> quad;
 #pragma unroll
-            for (int l = 0; l < 4; l++)
-                if (first + l < wanted) to[at + l] = values[l];
-        } else if (vector) {
-            Quad<T> quad;
-#pragma unroll
-            for (int l = 0; l < 4; l++) quad.at[l] = finish(values[l], bias, group * wanted + first + l, relu);
-            *(Quad<T> *)&out[at] = quad;
-        } else {
-#pragma unroll
-            for (int l = 0; l < 4; l++)
-                if (first + l < wanted) out[at + l] = finish(values[l], bias, group * wanted + first + l, relu);
-        }
+        for (int l = 0; l < 4; l++) quad.at[l] = finish(values.at[l], bias, min(channel + l, (int)out_channels - 1), relu);
+        write_quad(out + at, quad, count, vector);
     });
 }
 

@@ -26,7 +26,7 @@
 typedef ELEMENT T;
 typedef Wide<T> A;
 typedef Product<A, TILE_M, TILE_N, THREAD_M, THREAD_N, SLICES> Tile;
-typedef AcrossDepth<T, A, TILE_M, Tile::DEPTH, Tile::THREADS, VECTOR_LEFT> Left;
+typedef AcrossDepth<T, TILE_M, Tile::DEPTH, Tile::THREADS, VECTOR_LEFT> Left;
 
 // The right matrix: at each depth (output pixel) the values under the filter, taps first, then channels.
 struct Right {
@@ -36,11 +36,11 @@ struct Right {
     int p[Quads::LOADS], q[Quads::LOADS], remaining[Quads::LOADS];
     // Row and column of each value relative to the corner of a window, and its offset in memory.
     int down[Quads::LOADS][PIECES], side[Quads::LOADS][PIECES], offset[Quads::LOADS][PIECES];
-    A held[Quads::LOADS][4];
+    const Geometry &g;
     int rows_of_step, columns_of_step;
     i64 images_of_step;
 
-    __device__ __forceinline__ Right(const T *images, const Geometry &g, int first_column, u32 begin, u32 end) {
+    __device__ __forceinline__ Right(const T *images, const Geometry &g, int first_column, u32 begin, u32 end) : g(g) {
         const int channels = g.c / g.groups, columns = g.r * g.s * channels;
         columns_of_step = Tile::DEPTH % g.q;
         rows_of_step = Tile::DEPTH / g.q % g.p;
@@ -62,7 +62,7 @@ struct Right {
             }
         }
     }
-    __device__ __forceinline__ void fetch(const Geometry &g) {
+    template <class OnQuad, class OnValue> __device__ __forceinline__ void advance(OnQuad quad, OnValue value) {
 #pragma unroll
         for (int load = 0; load < Quads::LOADS; load++) {
             const int top = p[load] * g.stride_h, left = q[load] * g.stride_w;
@@ -70,8 +70,8 @@ struct Right {
 #pragma unroll
             for (int j = 0; j < PIECES; j++) {
                 const bool inside = remaining[load] > 0 && (u32)(top + down[load][j]) < (u32)g.h && (u32)(left + side[load][j]) < (u32)g.w;
-                if (VECTOR_RIGHT) read_quad<true>(held[load], corner + offset[load][j], inside ? 4 : 0);
-                else held[load][j] = inside ? A(widen(corner[offset[load][j]])) : A(0);
+                if constexpr (VECTOR_RIGHT) quad(load, corner + offset[load][j], inside);
+                else value(load, j, corner + offset[load][j], inside);
             }
             remaining[load] -= Tile::DEPTH;
             // The next step's pixel without a division.
@@ -82,15 +82,6 @@ struct Right {
             if (p[load] >= g.p) p[load] -= g.p, image[load] += (i64)g.h * g.w * g.c;
         }
     }
-    __device__ __forceinline__ void store(A *stage) { Quads::store(stage, held); }
-};
-
-// Binds the sizes, which are the same for all threads and need no registers.
-struct RightOf {
-    Right right;
-    const Geometry &g;
-    __device__ __forceinline__ void fetch() { right.fetch(g); }
-    __device__ __forceinline__ void store(A *stage) { right.store(stage); }
 };
 
 // Blocks: x over tiles, columns first; y over parts of `part` pixels; z over groups. Sums go to `parts` [part][k][r, s,
@@ -104,8 +95,8 @@ conv2d_weight_grad(const T *__restrict__ images, const T *__restrict__ dy, A *__
     const int group = blockIdx.z;
     const u32 pixels = (u32)g.n * g.p * g.q;
     const u32 begin = blockIdx.y * (u32)part, end = min(pixels, begin + part);
-    Left left(dy + group * wanted, row, wanted, g.k, begin, end);
-    RightOf right = {Right(images + group * (g.c / g.groups), g, column, begin, end), g};
+    Mover<Left, T, A> left(Left(dy + group * wanted, row, wanted, g.k, begin, end));
+    Mover<Right, T, A> right(Right(images + group * (g.c / g.groups), g, column, begin, end));
     const int steps = (int)(end - begin + Tile::DEPTH - 1) / Tile::DEPTH;
     Tile tile;
     const bool with_bias = bias_parts && column == 0;
@@ -118,19 +109,8 @@ conv2d_weight_grad(const T *__restrict__ images, const T *__restrict__ dy, A *__
         bias_parts[(i64)blockIdx.y * g.k + group * wanted + row + threadIdx.x] = bias;
     const bool vector = columns % 4 == 0;
     A *const to = parts + ((i64)blockIdx.y * g.k + group * wanted) * columns;
-    tile.for_each_quad([&](int i, int j, const A(&values)[4]) {
-        if (row + i >= wanted || column + j >= columns) return;
-        A *const at = to + (i64)(row + i) * columns + column + j;
-        if (vector) {
-            Quad<A> quad;
-#pragma unroll
-            for (int l = 0; l < 4; l++) quad.at[l] = values[l];
-            *(Quad<A> *)at = quad;
-        } else {
-#pragma unroll
-            for (int l = 0; l < 4; l++)
-                if (column + j + l < columns) at[l] = values[l];
-        }
+    tile.for_each_quad([&](int i, int j, const Quad<A> &values) {
+        if (row + i < wanted && column + j < columns)
+            write_quad(to + (i64)(row + i) * columns + column + j, values, columns - column - j, vector);
     });
 }
-

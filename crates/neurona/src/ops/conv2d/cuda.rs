@@ -3,6 +3,7 @@
 //! Images are NHWC, as on CPU cores; all three passes are products of matrices whose operands are gathered from the
 //! images on the way to the arithmetic units. Filters are packed by a small kernel first.
 
+mod depthwise;
 mod direct;
 mod gather;
 mod vendor;

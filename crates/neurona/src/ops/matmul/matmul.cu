@@ -34,10 +34,10 @@ typedef ELEMENT T;
 typedef Wide<T> A;
 typedef Product<A, TILE_M, TILE_N, THREAD_M, THREAD_N, SLICES> Tile;
 
-template <bool VECTOR> using Along_M = AlongDepth<T, A, TILE_M, Tile::DEPTH, Tile::THREADS, VECTOR>;
-template <bool VECTOR> using Across_M = AcrossDepth<T, A, TILE_M, Tile::DEPTH, Tile::THREADS, VECTOR>;
-template <bool VECTOR> using Along_N = AlongDepth<T, A, TILE_N, Tile::DEPTH, Tile::THREADS, VECTOR>;
-template <bool VECTOR> using Across_N = AcrossDepth<T, A, TILE_N, Tile::DEPTH, Tile::THREADS, VECTOR>;
+template <bool VECTOR> using Along_M = AlongDepth<T, TILE_M, Tile::DEPTH, Tile::THREADS, VECTOR>;
+template <bool VECTOR> using Across_M = AcrossDepth<T, TILE_M, Tile::DEPTH, Tile::THREADS, VECTOR>;
+template <bool VECTOR> using Along_N = AlongDepth<T, TILE_N, Tile::DEPTH, Tile::THREADS, VECTOR>;
+template <bool VECTOR> using Across_N = AcrossDepth<T, TILE_N, Tile::DEPTH, Tile::THREADS, VECTOR>;
 template <bool ACROSS, class Along, class Across> struct Choose { typedef Along type; };
 template <class Along, class Across> struct Choose<true, Along, Across> { typedef Across type; };
 
@@ -72,31 +72,23 @@ matmul(const T *__restrict__ a, const T *__restrict__ b, const BIAS_ELEMENT *__r
     const int row = blockIdx.x / across % down * TILE_M, column = blockIdx.x % across * TILE_N;
     const i64 batch = blockIdx.x / across / down;
     const int begin = blockIdx.y * size.part, end = min(size.k, begin + size.part);
-    Left left(a + batch * size.batch_a, row, size.m, TRANSPOSE_A ? size.m : size.k, begin, end);
-    Right right(b + batch * size.batch_b, column, size.n, TRANSPOSE_B ? size.k : size.n, begin, end);
+    Mover<Left, T, A> left(Left(a + batch * size.batch_a, row, size.m, TRANSPOSE_A ? size.m : size.k, begin, end));
+    Mover<Right, T, A> right(Right(b + batch * size.batch_b, column, size.n, TRANSPOSE_B ? size.k : size.n, begin, end));
     Tile tile;
     tile.accumulate(left, right, (end - begin + Tile::DEPTH - 1) / Tile::DEPTH, shared);
     const i64 product = (i64)size.m * size.n;
     const bool vector = size.n % 4 == 0;
     T *const to = c + batch * product;
     A *const part = parts + ((i64)blockIdx.y * size.batch + batch) * product;
-    tile.for_each_quad([&](int i, int j, const A(&values)[4]) {
+    tile.for_each_quad([&](int i, int j, const Quad<A> &values) {
         const i64 at = (i64)(row + i) * size.n + column + j;
-        if (row + i >= size.m || column + j >= size.n) return;
-        if (gridDim.y > 1) {
+        const int count = size.n - column - j;
+        if (row + i >= size.m || count <= 0) return;
+        if (gridDim.y > 1) return write_quad(part + at, values, count, vector);
+        Quad<T> quad;
 #pragma unroll
-            for (int l = 0; l < 4; l++)
-                if (column + j + l < size.n) part[at + l] = values[l];
-        } else if (vector) {
-            Quad<T> quad;
-#pragma unroll
-            for (int l = 0; l < 4; l++) quad.at[l] = finish(values[l], bias, column + j + l, size.relu);
-            *(Quad<T> *)&to[at] = quad;
-        } else {
-#pragma unroll
-            for (int l = 0; l < 4; l++)
-                if (column + j + l < size.n) to[at + l] = finish(values[l], bias, column + j + l, size.relu);
-        }
+        for (int l = 0; l < 4; l++) quad.at[l] = finish(values.at[l], bias, min(column + j + l, size.n - 1), size.relu);
+        write_quad(to + at, quad, count, vector);
     });
 }
 

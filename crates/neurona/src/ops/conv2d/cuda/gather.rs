@@ -1,6 +1,6 @@
 //! Forward and the gradient by the input: products whose left matrix is gathered from images.
 
-use super::{Epilogue, Workspace, direct, flag, sizes};
+use super::{Epilogue, Workspace, depthwise, direct, flag, sizes};
 use crate::cuda::kernel::{Argument, Grid, Kernel, Launch, Launches};
 use crate::cuda::product::{ALIGNED, Products};
 use crate::cuda::{Gpu, Source, cuda_type};
@@ -27,6 +27,9 @@ pub(in crate::ops::conv2d) fn forward(
     epilogue: &Epilogue,
     gpu: &Gpu,
 ) -> Result<Box<dyn Kernel>> {
+    if let Some(kernel) = depthwise::pass(g, false, image, weight, epilogue, gpu)? {
+        return Ok(kernel);
+    }
     match direct::forward(g, image, weight, epilogue, gpu)? {
         Some(kernel) => Ok(kernel),
         None => Pass { g, input_grad: false, image, weight }.launches(epilogue, gpu),
@@ -40,11 +43,14 @@ pub(in crate::ops::conv2d) fn input_grad(
     weight: DType,
     gpu: &Gpu,
 ) -> Result<Box<dyn Kernel>> {
-    if let Some(kernel) = direct::input_grad(g, image, weight, gpu)? {
+    let none = Epilogue { bias: None, scale: None, relu: false };
+    if let Some(kernel) = depthwise::pass(g, true, image, weight, &none, gpu)? {
         return Ok(kernel);
     }
-    let none = Epilogue { bias: None, scale: None, relu: false };
-    Pass { g, input_grad: true, image, weight }.launches(&none, gpu)
+    match direct::input_grad(g, image, weight, gpu)? {
+        Some(kernel) => Ok(kernel),
+        None => Pass { g, input_grad: true, image, weight }.launches(&none, gpu),
+    }
 }
 
 impl Pass<'_> {
@@ -98,8 +104,8 @@ impl Pass<'_> {
             .map_err(|_| Error::op("conv2d", "needs more blocks than a GPU can count"))?;
         let vector = channels.is_multiple_of(4);
         let unit = if vector { 4 } else { 1 };
-        // A step looks at the windows of the next one, which may be past the end.
-        let room = deepest.next_multiple_of(ALIGNED) + ALIGNED;
+        // A step looks at the windows of the next three, which may be past the end.
+        let room = deepest.next_multiple_of(ALIGNED) + 3 * ALIGNED;
         let sum = if self.image == DType::F64 { "double" } else { "float" };
         let sum_bytes = if self.image == DType::F64 { 8 } else { 4 };
 

@@ -1,6 +1,6 @@
 //! The gradients by the filters and the bias.
 
-use super::{Workspace, direct, flag, sizes};
+use super::{Workspace, depthwise, direct, flag, sizes};
 use crate::cuda::kernel::{Argument, Grid, Kernel, Launch, Launches};
 use crate::cuda::product::{Cut, Products};
 use crate::cuda::{Gpu, Source, cuda_type};
@@ -21,6 +21,9 @@ pub(in crate::ops::conv2d) fn weight_grad(
     bias: bool,
     gpu: &Gpu,
 ) -> Result<Box<dyn Kernel>> {
+    if let Some(kernel) = depthwise::weight_grad(g, image, out, bias, gpu)? {
+        return Ok(kernel);
+    }
     if let Some(kernel) = direct::weight_grad(g, image, out, bias, gpu)? {
         return Ok(kernel);
     }
