@@ -30,17 +30,21 @@ impl Source {
 /// What sources can include.
 const INCLUDES: &[(&str, &str)] = &[
     ("columns.cuh", include_str!("include/columns.cuh")),
+    ("conv2d.cuh", include_str!("include/conv2d.cuh")),
     ("elementwise.cuh", include_str!("include/elementwise.cuh")),
     ("group.cuh", include_str!("include/group.cuh")),
     ("index.cuh", include_str!("include/index.cuh")),
     ("limits.cuh", include_str!("include/limits.cuh")),
     ("prelude.cuh", include_str!("include/prelude.cuh")),
+    ("product.cuh", include_str!("include/product.cuh")),
     ("ptx.cuh", include_str!("include/ptx.cuh")),
     ("rows.cuh", include_str!("include/rows.cuh")),
     ("scan.cuh", include_str!("include/scan.cuh")),
+    ("staging.cuh", include_str!("include/staging.cuh")),
     ("sweep.cuh", include_str!("include/sweep.cuh")),
     ("vector.cuh", include_str!("include/vector.cuh")),
     ("windows.cuh", include_str!("include/windows.cuh")),
+    ("random.cuh", include_str!("include/random.cuh")),
 ];
 
 /// Machine code.

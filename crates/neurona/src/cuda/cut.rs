@@ -73,9 +73,10 @@ impl Columns {
         let down = (Self::THREADS / across).min(rows.next_power_of_two());
         // One block a multiprocessor is enough for what the cache holds, two hide the latency of memory.
         let waves = if rows * c * dtype.size() > 16 << 20 { 2 } else { 1 };
-        let runs = (gpu.multiprocessors * waves / strips).clamp(1, rows.div_ceil(4 * down));
-        let run = rows.div_ceil(runs);
-        Columns { vector, threads: [across, down], strips, runs: rows.div_ceil(run), run }
+        let runs = (gpu.multiprocessors * waves / strips).clamp(1, rows.div_ceil(4 * down).max(1));
+        // Without rows there is one run of none: sums over no rows are wanted too.
+        let run = rows.div_ceil(runs).max(1);
+        Columns { vector, threads: [across, down], strips, runs: rows.div_ceil(run).max(1), run }
     }
 
     /// Every strip and run.

@@ -12,6 +12,7 @@ pub(crate) mod gpu;
 pub(crate) mod index;
 pub(crate) mod kernel;
 pub(crate) mod memory;
+pub(crate) mod product;
 mod report;
 pub(crate) mod runner;
 pub(crate) mod transfer;

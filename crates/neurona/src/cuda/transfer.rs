@@ -1,13 +1,13 @@
 //! Between host and device memory. Uploads have a stream of their own, so that the next batch travels while the
 //! present step runs; they pass through pinned memory, which alone the copy engine reads without help from the CPU.
 
-use super::driver::check;
+use super::driver::{Code, check};
 use super::gpu::{Gpu, Stream};
-use crate::Result;
 use crate::cpu::storage::Storage;
+use crate::{Error, Result};
 use cudarc::driver::sys;
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 // SAFETY: a handle that any thread may use.
 unsafe impl Send for Event {}
@@ -51,9 +51,18 @@ impl Event {
 
     /// Seconds between two events that have both passed.
     pub fn since(&self, earlier: &Event) -> Result<f64> {
+        type Elapsed = unsafe extern "C" fn(*mut f32, sys::CUevent, sys::CUevent) -> Code;
+        static ELAPSED: OnceLock<Option<Elapsed>> = OnceLock::new();
+        // By its first name, which drivers for CUDA 12 have too; its type has not changed.
+        // SAFETY: the library is loaded, or there would be no events; the type is that of the driver's header.
+        let elapsed =
+            ELAPSED.get_or_init(|| unsafe { sys::culib().get::<Elapsed>("cuEventElapsedTime") }.ok().map(|f| *f));
+        let Some(elapsed) = elapsed else {
+            return Err(Error::Cuda { what: "measure time".into(), problem: "the driver is too old".into() });
+        };
         let mut milliseconds = 0.0;
         // SAFETY: both handles are alive; writes one number.
-        check(unsafe { sys::cuEventElapsedTime_v2(&mut milliseconds, earlier.0, self.0) }, || "measure time".into())?;
+        check(unsafe { elapsed(&mut milliseconds, earlier.0, self.0) }, || "measure time".into())?;
         Ok(f64::from(milliseconds) / 1e3)
     }
 }

@@ -17,7 +17,7 @@ pub struct CutMix {
     alpha: f64,
 }
 
-fn checked(alpha: f64) -> Result<f64> {
+pub(super) fn checked(alpha: f64) -> Result<f64> {
     match alpha.is_finite() && alpha > 0.0 {
         true => Ok(alpha),
         false => Err(Error::Argument(format!("alpha of MixUp and CutMix must be above 0, not {alpha}"))),
@@ -173,7 +173,7 @@ fn rectangle(own: f64, height: usize, width: usize, draws: &mut Draws) -> (Range
 }
 
 /// A number from Beta(alpha, alpha). By logarithms: for a small alpha both gammas may be too small for an f64.
-fn beta(alpha: f64, draws: &mut Draws) -> f64 {
+pub(super) fn beta(alpha: f64, draws: &mut Draws) -> f64 {
     let (a, b) = (ln_gamma_draw(alpha, draws), ln_gamma_draw(alpha, draws));
     1.0 / (1.0 + (b - a).exp())
 }

@@ -1,5 +1,6 @@
 //! Images and labels to train on.
 
+mod augment;
 mod batch;
 mod dataset;
 mod decode;
@@ -15,6 +16,7 @@ mod tensor_batches;
 pub mod transforms;
 mod values;
 
+pub use augment::Augment;
 pub use batch::{Batch, Batches};
 pub use dataset::Dataset;
 pub use decode::MAX_PIXELS;

@@ -223,6 +223,7 @@ op_table! {
     softmax::Softmax, softmax::SoftmaxGrad,
     cross_entropy::CrossEntropy, cross_entropy::CrossEntropyGrad,
     dropout::Dropout,
+    augment::Augment,
     sgd_step::SgdStep,
     adam_step::AdamStep,
     rmsprop_step::RmsPropStep,
@@ -231,6 +232,7 @@ op_table! {
 pub(crate) mod activation;
 pub(crate) mod adam_step;
 pub(crate) mod arithmetic;
+pub(crate) mod augment;
 pub(crate) mod avg_pool2d;
 pub(crate) mod backward;
 pub(crate) mod batch_norm;

@@ -31,6 +31,8 @@ fn class(op: &Op) -> Class {
         // The filters are rounded while they are packed.
         Op::Conv2d(_) | Op::Conv2dInputGrad(_) => Class::Matrix(1),
         Op::Conv2dWeightGrad(_) | Op::MatMul(_) => Class::Matrix(2),
+        // Makes images for what follows, of bytes.
+        Op::Augment(_) => Class::Matrix(0),
         Op::BatchNormTrain(norm) if norm.affine || norm.track => Class::Images(&[0]),
         Op::BatchNormTrainGrad(norm) if norm.affine => Class::Images(&[0, 1]),
         Op::BatchNormEval(_) => Class::Images(&[0]),
@@ -78,6 +80,7 @@ pub(super) fn mix(ir: Ir, narrow: DType) -> Result<Ir> {
                 match op {
                     Op::MatMul(op) => op.wide = wide_results[index],
                     Op::Conv2dWeightGrad(op) => op.wide = true,
+                    Op::Augment(op) if !wide_results[index] => op.to = narrow,
                     _ => {}
                 }
                 for (i, v) in node.inputs.clone().into_iter().enumerate() {
@@ -140,7 +143,7 @@ fn back(new: &mut Ir, v: Value, dtype: DType) -> Result<Value> {
 /// for the loss. A matrix product then writes its f32 sums as they are.
 fn wanted_wide(ir: &Ir) -> Vec<bool> {
     let mut wide = vec![false; ir.nodes.len()];
-    ir.kept().for_each(|v| wide[v.node] = true);
+    ir.kept().filter(|v| v.out == 0).for_each(|v| wide[v.node] = true);
     for index in (0..ir.nodes.len()).rev() {
         let node = &ir.nodes[index];
         let Kind::Op(op) = &node.kind else { continue };
@@ -150,7 +153,7 @@ fn wanted_wide(ir: &Ir) -> Vec<bool> {
             _ => wide[index],
         };
         if wants {
-            node.inputs.iter().for_each(|v| wide[v.node] = true);
+            node.inputs.iter().filter(|v| v.out == 0).for_each(|v| wide[v.node] = true);
         }
     }
     wide

@@ -144,7 +144,7 @@ batch_norm_normalise(const T *__restrict__ x, T *__restrict__ y, const W *__rest
     i64 column = strip_column();
     if (column >= c) return;
     for (int k = 0; k < V; k++) {
-        W inverse = 1 / sqrt(all[V + k] / (W)rows + (W)eps);
+        W inverse = 1 / sqrt(all[V + k] / (W)(rows > 0 ? rows : 1) + (W)eps);
         mean[k] = all[k];
         scale[k] = weight ? inverse * widen(weight[column + k]) : inverse;
         shift[k] = bias ? widen(bias[column + k]) : 0;
@@ -152,9 +152,10 @@ batch_norm_normalise(const T *__restrict__ x, T *__restrict__ y, const W *__rest
         mean_out[column + k] = narrow<P>(mean[k]);
         inverse_out[column + k] = narrow<P>(inverse);
         if (mean_old) {
-            W part = momentum ? (W)widen(*momentum) : 1 / (W)*batches_after;
+            // A batch of nothing moves nothing.
+            W part = rows == 0 ? 0 : momentum ? (W)widen(*momentum) : 1 / (W)*batches_after;
             mean_new[column + k] = moved(mean_old[column + k], part, mean[k]);
-            variance_new[column + k] = moved(variance_old[column + k], part, all[V + k] / (W)(rows - 1));
+            variance_new[column + k] = moved(variance_old[column + k], part, rows > 1 ? all[V + k] / (W)(rows - 1) : 0);
         }
     }
     scale_rows(x, y, mean, scale, shift, relu, rows, c, run);

@@ -1,6 +1,7 @@
 //! Two-dimensional convolution (cross-correlation, as everywhere in deep learning).
 
 pub(crate) mod cpu;
+mod cuda;
 pub(crate) mod reference;
 
 use super::pad::PadMode;
@@ -8,6 +9,7 @@ use super::pool::LARGEST;
 use super::{At, Op, Operation, Spatial, one};
 use crate::cpu::gemm::Activation;
 use crate::cpu::kernel::Kernel;
+use crate::cuda::Gpu;
 use crate::graph::ir::Operand;
 use crate::graph::node::Metas;
 use crate::tensor::{DType, Meta, Tensor};
@@ -163,6 +165,20 @@ impl Operation for Conv2d {
             _ => Box::new(cpu::Forward::new(g, bias, self.scaled, self.activation)),
         })
     }
+    fn cuda(
+        &self,
+        inputs: &[Operand],
+        _outputs: &[Operand],
+        gpu: &Gpu,
+    ) -> Result<Box<dyn crate::cuda::kernel::Kernel>> {
+        let g = self.options.check(&inputs[0].meta, &inputs[1].meta).map_err(|p| Error::op("conv2d", p))?;
+        let epilogue = cuda::Epilogue {
+            bias: inputs.get(2).map(|bias| (2, bias.meta.dtype)),
+            scale: self.scaled.then(|| (3, inputs[3].meta.dtype)),
+            relu: self.activation == Activation::Relu,
+        };
+        cuda::forward(&g, inputs[0].meta.dtype, inputs[1].meta.dtype, &epilogue, gpu)
+    }
     fn with_relu(&self) -> Option<Op> {
         Some(Conv2d { activation: Activation::Relu, ..self.clone() }.into())
     }
@@ -186,6 +202,10 @@ impl Operation for Conv2dInputGrad {
             DType::F64 => Box::new(reference::InputGradReference::<f64>::new(g)),
             _ => Box::new(cpu::InputGrad::new(g)),
         })
+    }
+    fn cuda(&self, inputs: &[Operand], outputs: &[Operand], gpu: &Gpu) -> Result<Box<dyn crate::cuda::kernel::Kernel>> {
+        let g = self.options.check(&outputs[0].meta, &inputs[1].meta).map_err(|p| Error::op(self.name(), p))?;
+        cuda::input_grad(&g, inputs[0].meta.dtype, inputs[1].meta.dtype, gpu)
     }
 }
 
@@ -213,6 +233,10 @@ impl Operation for Conv2dWeightGrad {
             DType::F64 => Box::new(reference::WeightGradReference::<f64>::new(g, self.bias)),
             _ => Box::new(cpu::WeightGrad::new(g, self.bias)),
         })
+    }
+    fn cuda(&self, inputs: &[Operand], outputs: &[Operand], gpu: &Gpu) -> Result<Box<dyn crate::cuda::kernel::Kernel>> {
+        let g = self.options.check(&inputs[0].meta, &outputs[0].meta).map_err(|p| Error::op(self.name(), p))?;
+        cuda::weight_grad(&g, inputs[0].meta.dtype, outputs[0].meta.dtype, self.bias, gpu)
     }
 }
 

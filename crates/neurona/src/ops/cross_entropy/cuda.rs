@@ -41,7 +41,7 @@ pub(super) fn forward(
         // As many threads a row as the block has.
         let most = (n / cut.vector).next_power_of_two().min(32);
         cut.lanes = (1024 / rows.next_power_of_two()).clamp(1, most);
-        Grid::line(1, (rows * cut.lanes).next_multiple_of(32).min(1024) as u32)
+        Grid::line(1, (rows * cut.lanes).next_multiple_of(32).clamp(32, 1024) as u32)
     } else {
         let all = cut.grid();
         let most = if joins { 4 * gpu.multiprocessors as u32 } else { u32::MAX };

@@ -10,7 +10,7 @@ use crate::cpu::kernel::Kernel;
 use crate::cuda::Gpu;
 use crate::graph::ir::Operand;
 use crate::graph::node::Metas;
-use crate::tensor::{DType, Meta, Shape, Tensor, here, with_storage_type};
+use crate::tensor::{DType, Device, Meta, Shape, Tensor, here, with_storage_type};
 use crate::{Error, Result};
 
 /// Operands: x and the places along a dimension (i64), which are one line for all (`lines`), or one place for each
@@ -153,7 +153,10 @@ impl Tensor {
     pub(crate) fn places_exist(&self, op: &'static str, dim: usize, index: &Tensor) -> Result<()> {
         let size = self.shape()[dim];
         let state = index.node.state();
-        let Some(places) = &state.values[index.out] else { return Ok(()) };
+        // On a GPU it would mean waiting for the GPU: there such places give NaN, as they do when they are computed.
+        let Some(places) = state.values[index.out].as_ref().filter(|s| s.device() == Device::Cpu) else {
+            return Ok(());
+        };
         let outside = |place: &&i64| !(0..size as i64).contains(*place);
         match places.read::<i64>()[..index.numel()].iter().find(outside) {
             Some(place) => Err(self.error(op, format!("dimension {dim} of size {size} has no place {place}"))),
@@ -175,7 +178,7 @@ impl Tensor {
             return Err(self.error("one_hot", "the classes must be i64"));
         }
         let wide: Shape = self.shape().iter().copied().chain([classes]).collect();
-        let hit = self.unsqueeze(-1)?.eq(&Tensor::arange_step(0, classes, 1)?)?;
+        let hit = self.unsqueeze(-1)?.eq(&Tensor::arange_step(0, classes, 1)?.to(self.device())?)?;
         hit.to_dtype(DType::I64)?.broadcast_to(wide)
     }
 }

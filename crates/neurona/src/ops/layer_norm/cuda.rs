@@ -34,7 +34,10 @@ pub(super) fn gradient(op: &LayerNormGrad, inputs: &[Operand], gpu: &Gpu) -> Res
     let module = module.with("VECTOR", cut.vector).with("LANES", cut.lanes);
     let mut arguments = vec![Input(0), Input(1), Input(2), Input(3), if op.weight { Input(4) } else { Null }];
     arguments.extend([Output(0), height.clone(), width.clone()]);
-    let mut launches = vec![module.launch("layer_norm_gradient", cut.grid(), arguments)?];
+    let mut launches = Vec::new();
+    if rows > 0 {
+        launches.push(module.launch("layer_norm_gradient", cut.grid(), arguments)?);
+    }
     let mut workspace = 0;
     if op.weight || op.bias {
         let cut = Columns::new(gpu, x.dtype, rows, n);

@@ -1,8 +1,11 @@
 //! Matrix products: `matmul`, `linear`.
 
+mod cuda;
+
 use super::{At, Op, Operation, one};
 use crate::cpu::gemm::{Activation, MatLayout, MatMul as Kernel32, MatMulReference};
 use crate::cpu::kernel::Kernel;
+use crate::cuda::Gpu;
 use crate::graph::ir::Operand;
 use crate::graph::node::Metas;
 use crate::tensor::{DType, Meta, Shape, Tensor, here};
@@ -114,6 +117,16 @@ impl Operation for MatMul {
             DType::F64 => Box::new(MatMulReference::<f64>::new(s.batch, s.m, s.n, s.k, la, lb, bias, self.activation)),
             _ => Box::new(Kernel32::new(s.batch, s.m, s.n, s.k, la, lb, bias, self.activation)),
         })
+    }
+    fn cuda(
+        &self,
+        inputs: &[Operand],
+        _outputs: &[Operand],
+        gpu: &Gpu,
+    ) -> Result<Box<dyn crate::cuda::kernel::Kernel>> {
+        let sizes = self.sizes(&inputs[0].meta, &inputs[1].meta);
+        let sizes = sizes.ok_or_else(|| Error::op("matmul", "the sizes were checked when it was made"))?;
+        cuda::matmul(self, &sizes, inputs, gpu)
     }
     fn with_relu(&self) -> Option<Op> {
         Some(MatMul { activation: Activation::Relu, ..self.clone() }.into())

@@ -1,0 +1,75 @@
+//! Convolution on GPUs.
+//!
+//! Images are NHWC, as on CPU cores; all three passes are products of matrices whose operands are gathered from the
+//! images on the way to the arithmetic units. Filters are packed by a small kernel first.
+
+mod direct;
+mod gather;
+mod weight_grad;
+
+use super::cpu::Geometry;
+use crate::cuda::kernel::Argument;
+use crate::tensor::DType;
+use crate::{Error, Result};
+
+pub(super) use gather::{forward, input_grad};
+pub(super) use weight_grad::weight_grad;
+
+/// What forward does beside the convolution: operands by position and type.
+pub(super) struct Epilogue {
+    pub bias: Option<(usize, DType)>,
+    pub scale: Option<(usize, DType)>,
+    pub relu: bool,
+}
+
+/// The sizes as kernels take them (`Geometry` in conv2d.cuh), or which of them are too large to count there.
+fn sizes(g: &Geometry) -> Result<Argument> {
+    let ([stride_h, stride_w], [padding_h, padding_w], [dilation_h, dilation_w]) = (g.stride, g.padding, g.dilation);
+    let (p, q) = (g.oh(), g.ow());
+    let fields = [
+        [g.n, g.c, g.h, g.w],
+        [g.k, g.r, g.s, p],
+        [q, stride_h, stride_w, padding_h],
+        [padding_w, dilation_h, dilation_w, g.groups],
+    ];
+    // Offsets within an image are 32-bit numbers, pixels are numbered with 32 bits, and nothing comes near the value
+    // that stands for outside.
+    let largest = (g.h + 2 * g.padding[0]).max(g.w + 2 * g.padding[1]);
+    let image = ((g.h + g.padding[0] + g.r * dilation_h) as u128 * g.w as u128 * g.c as u128)
+        .max((p + g.r) as u128 * q as u128 * g.k as u128);
+    let pixels = (g.n * g.h * g.w).max(g.n * p * q);
+    if largest >= 1 << 28 || image >= 1 << 31 || pixels >= 1 << 32 || g.groups >= 1 << 16 {
+        return Err(Error::op("conv2d", "images this large are more than kernels for GPUs can count"));
+    }
+    numbers(fields.as_flattened().iter().map(|size| *size as i64))
+}
+
+/// A struct of 32-bit numbers.
+fn numbers(fields: impl IntoIterator<Item = i64>) -> Result<Argument> {
+    let mut bytes = Vec::new();
+    for field in fields {
+        let field =
+            i32::try_from(field).map_err(|_| Error::op("conv2d", "a size is more than GPU kernels can count"))?;
+        bytes.extend(field.to_ne_bytes());
+    }
+    Ok(Argument::Bytes(bytes))
+}
+
+/// Bytes of workspace, handed out in aligned pieces.
+#[derive(Default)]
+struct Workspace {
+    bytes: usize,
+}
+
+impl Workspace {
+    fn take(&mut self, bytes: usize) -> Argument {
+        let offset = self.bytes;
+        self.bytes = (offset + bytes).next_multiple_of(256);
+        Argument::Workspace(offset)
+    }
+}
+
+/// A macro that is 1 or 0.
+fn flag(name: &'static str, set: bool) -> (&'static str, String) {
+    (name, i32::from(set).to_string())
+}

@@ -1,0 +1,110 @@
+// Matrix products of row-major matrices, either of which may be stored transposed, and batches of such products.
+//
+// ELEMENT, BIAS_ELEMENT: types of the matrices and of the bias. TILE_M × TILE_N: sums of a block; THREAD_M × THREAD_N: of a thread;
+// SLICES: see product.cuh. VECTOR_A, VECTOR_B: rows of the operand as it is stored are multiples of 4 elements.
+#include "product.cuh"
+
+#ifndef ELEMENT
+#define ELEMENT float
+#endif
+#ifndef BIAS_ELEMENT
+#define BIAS_ELEMENT ELEMENT
+#endif
+#ifndef TILE_M
+#define TILE_M 128
+#define TILE_N 128
+#define THREAD_M 8
+#define THREAD_N 8
+#define SLICES 1
+#endif
+#ifndef TRANSPOSE_A
+#define TRANSPOSE_A 0
+#define TRANSPOSE_B 0
+#endif
+#ifndef VECTOR_A
+#define VECTOR_A 1
+#define VECTOR_B 1
+#endif
+// Blocks that must fit a multiprocessor together bound the registers.
+#ifndef RESIDENT
+#define RESIDENT 2
+#endif
+
+typedef ELEMENT T;
+typedef Wide<T> A;
+typedef Product<A, TILE_M, TILE_N, THREAD_M, THREAD_N, SLICES> Tile;
+
+template <bool VECTOR> using Along_M = AlongDepth<T, A, TILE_M, Tile::DEPTH, Tile::THREADS, VECTOR>;
+template <bool VECTOR> using Across_M = AcrossDepth<T, A, TILE_M, Tile::DEPTH, Tile::THREADS, VECTOR>;
+template <bool VECTOR> using Along_N = AlongDepth<T, A, TILE_N, Tile::DEPTH, Tile::THREADS, VECTOR>;
+template <bool VECTOR> using Across_N = AcrossDepth<T, A, TILE_N, Tile::DEPTH, Tile::THREADS, VECTOR>;
+template <bool ACROSS, class Along, class Across> struct Choose { typedef Along type; };
+template <class Along, class Across> struct Choose<true, Along, Across> { typedef Across type; };
+
+typedef Choose<TRANSPOSE_A, Along_M<VECTOR_A>, Across_M<VECTOR_A>>::type Left;
+typedef Choose<!TRANSPOSE_B, Along_N<VECTOR_B>, Across_N<VECTOR_B>>::type Right;
+
+struct Sizes {
+    int m, n, k;
+    // Depth of a part when several blocks share a sum; at least k otherwise.
+    int part;
+    // Elements from one product's operand to the next's; 0 where one serves all.
+    i64 batch_a, batch_b;
+    int batch;
+    int relu;
+};
+
+// What becomes of a sum. Without a bias the pointer is null.
+__device__ __forceinline__ T finish(A sum, const BIAS_ELEMENT *bias, int column, int relu) {
+    if (bias) sum += A(widen(bias[column]));
+    // Written so that a NaN stays one.
+    if (relu && sum < A(0)) sum = A(0);
+    return narrow<T>(sum);
+}
+
+// Blocks: x over products and their tiles, columns fastest; y over parts of the depth. With several parts the sums go to
+// `parts` [part][product][m][n], and `matmul_finish` adds them.
+extern "C" __global__ void __launch_bounds__(Tile::THREADS, RESIDENT)
+matmul(const T *__restrict__ a, const T *__restrict__ b, const BIAS_ELEMENT *__restrict__ bias, T *__restrict__ c, A *__restrict__ parts, const Sizes size) {
+    __shared__ typename Tile::Shared shared;
+    const int across = (size.n + TILE_N - 1) / TILE_N;
+    const int down = (size.m + TILE_M - 1) / TILE_M;
+    const int row = blockIdx.x / across % down * TILE_M, column = blockIdx.x % across * TILE_N;
+    const i64 batch = blockIdx.x / across / down;
+    const int begin = blockIdx.y * size.part, end = min(size.k, begin + size.part);
+    Left left(a + batch * size.batch_a, row, size.m, TRANSPOSE_A ? size.m : size.k, begin, end);
+    Right right(b + batch * size.batch_b, column, size.n, TRANSPOSE_B ? size.k : size.n, begin, end);
+    Tile tile;
+    tile.accumulate(left, right, (end - begin + Tile::DEPTH - 1) / Tile::DEPTH, shared);
+    const i64 product = (i64)size.m * size.n;
+    const bool vector = size.n % 4 == 0;
+    T *const to = c + batch * product;
+    A *const part = parts + ((i64)blockIdx.y * size.batch + batch) * product;
+    tile.for_each_quad([&](int i, int j, const A(&values)[4]) {
+        const i64 at = (i64)(row + i) * size.n + column + j;
+        if (row + i >= size.m || column + j >= size.n) return;
+        if (gridDim.y > 1) {
+#pragma unroll
+            for (int l = 0; l < 4; l++)
+                if (column + j + l < size.n) part[at + l] = values[l];
+        } else if (vector) {
+            Quad<T> quad;
+#pragma unroll
+            for (int l = 0; l < 4; l++) quad.at[l] = finish(values[l], bias, column + j + l, size.relu);
+            *(Quad<T> *)&to[at] = quad;
+        } else {
+#pragma unroll
+            for (int l = 0; l < 4; l++)
+                if (column + j + l < size.n) to[at + l] = finish(values[l], bias, column + j + l, size.relu);
+        }
+    });
+}
+
+// Adds the parts in their order.
+extern "C" __global__ void matmul_finish(const A *__restrict__ parts, const BIAS_ELEMENT *__restrict__ bias, T *__restrict__ c, const i64 elements, const int n, const int count, const int relu) {
+    for (i64 at = first_element(); at < elements; at += element_stride()) {
+        A sum = A(0);
+        for (int part = 0; part < count; part++) sum += parts[part * elements + at];
+        c[at] = finish(sum, bias, (int)(at % n), relu);
+    }
+}
