@@ -185,7 +185,7 @@ fn images_of_bytes_travel_as_bytes() -> Result<()> {
     on_gpu(|gpu| {
         let bytes: Vec<u8> = (0..=255).step_by(4).collect();
         let batches =
-            Bytes(Tensor::from_vec(bytes, [16, 4])?, Tensor::from_vec((0..16).map(|i| i % 2).collect(), [16])?);
+            Bytes(Tensor::from_vec(bytes, [16, 4])?, Tensor::from_vec((0..16i64).map(|i| i % 2).collect(), [16])?);
         let run = |device| -> Result<f64> {
             manual_seed(9);
             let net = Scaled { layer: Linear::new(4, 2)? };
