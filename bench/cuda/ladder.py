@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""How a matrix product and a convolution become fast, step by step: ladder.py [--check] [--json FILE] [--shipped FILE]
+"""How a matrix product and a convolution become fast, step by step: ladder.py [--check] [--neurona PROGRAM] [--json FILE] [--only NAMES]
 
 Runs every rung of bench/cuda/ladder on one product (4096³) and two convolutions, in f32 and bf16, checks it against
 float64, and prints time, TFLOP/s and the share of what the GPU could do. Needs the driver, NVRTC and numpy; PyTorch,
 where it is installed, gives the vendor's figures.
 
 --check    small and odd sizes only, every element compared; no times
---shipped  JSON lines {"work": NAME, "dtype": "f32" or "bf16", "ms": TIME} of the kernels that Neurona ships
+--neurona  the command `neurona`, whose `bench --against` gives the figures of the kernels that ship
 --json     writes every row as a JSON line
 --only     names of works, of types or of rungs, separated by commas
 """
@@ -15,6 +15,7 @@ import argparse
 import ctypes
 import json
 import os
+import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
@@ -30,6 +31,8 @@ LIMITS = {"f32": 66.9e12, "bf16": 989e12}
 # The relative error of rounding once more than float64 does: f32 sums, or results of 8 bits.
 TOLERANCES = {"f32": 1e-5, "bf16": 4e-3}
 ELEMENTS = {"f32": "float", "bf16": "bf16"}
+# What `neurona bench` calls them.
+TYPE_NAMES = {"float32": "f32", "bfloat16": "bf16"}
 
 
 def ceil(a, b):
@@ -37,11 +40,19 @@ def ceil(a, b):
 
 
 class Rung:
-    """`tile`: rows and columns of a block, TILE where the width is chosen by the problem; `run`: elements read at once."""
+    """`tile`: rows and columns of a block, TILE where the width is chosen by the problem; `run`: elements read at once;
+    `hopper`: operands come by the copy engine."""
 
-    def __init__(self, file, tile, threads, run=1, shared=lambda n: 0, types=("f32", "bf16")):
+    def __init__(self, file, tile, threads, run=1, shared=lambda n: 0, types=("f32", "bf16"), hopper=False):
         self.file, self.tile, self.threads, self.run, self.shared, self.types = file, tile, threads, run, shared, types
-        self.name = file[:-3].replace("_", " ")
+        self.name, self.hopper = file[:-3].replace("_", " "), hopper
+
+    def takes(self, gpu, work, dtype):
+        if dtype not in self.types:
+            return False
+        # The engine copies 64 channels of one place of the filter, and products are 64 columns wide.
+        whole = work.along() % (64 if isinstance(work, Convolution) else 8) == 0 and work.n % 8 == 0 and width_of(work) >= 64
+        return not self.hopper or gpu.capability == (9, 0) and whole
 
 
 TILE = None
@@ -54,6 +65,7 @@ RUNGS = [
     Rung("6_double_buffer.cu", (128, TILE), lambda n: 2 * n, 4),
     Rung("7_tensor_cores.cu", (128, TILE), lambda n: 64 * max(n // 32, 1), 8, types=("bf16",)),
     Rung("8_pipeline.cu", (128, TILE), lambda n: 64 * max(n // 32, 1), 8, lambda n: 4 * 2 * (128 * 40 + 32 * (n + 8)), ("bf16",)),
+    Rung("9_hopper.cu", (128, TILE), lambda n: 288, 8, lambda n: 3 * (2 * 64 * (128 + n) + 16), ("bf16",), hopper=True),
 ]
 
 
@@ -100,7 +112,7 @@ class Convolution:
 
 
 WORKS = [
-    Product("matmul_4096", 4096, 4096, 4096),
+    Product("square_4096", 4096, 4096, 4096),
     Convolution("r18_64", 512, 64, 32, 64, 3, 1, 1),
     Convolution("lab_conv2", 128, 6, 14, 16, 5, 1, 0),
 ]
@@ -111,6 +123,8 @@ CHECKS = [
     Product("eights", 40, 24, 72),
     Convolution("padding", 2, 8, 7, 16, 3, 1, 1),
     Convolution("stride", 3, 5, 9, 10, 3, 2, 1),
+    Product("many steps", 200, 192, 1000),
+    Convolution("64 channels", 3, 64, 9, 72, 3, 2, 1),
     Convolution("lab", 2, 6, 14, 16, 5, 1, 0),
 ]
 
@@ -172,6 +186,16 @@ def source(rung, work, dtype):
     return os.path.join(HERE, "ladder", rung.file), macros, INCLUDES
 
 
+def maps(gpu, work, left, right):
+    """Both operands as the copy engine sees them: tiles of 128 rows by 64 deep, and of 64 deep by 64 columns."""
+    if isinstance(work, Convolution):
+        first = gpu.map_windows(left, work.left_shape, work.filter, work.stride, work.padding, 64, 128)
+    else:
+        first = gpu.map_boxes(left, (work.k, work.m), (64, 128))
+    both = first + gpu.map_boxes(right, (work.n, work.k), (64, 64))
+    return (ctypes.c_char * len(both)).from_buffer_copy(both)
+
+
 def prepare(gpu, rung, operands):
     """A function that launches a rung."""
     work, width = operands.work, width_of(operands.work)
@@ -179,6 +203,8 @@ def prepare(gpu, rung, operands):
     function = gpu.function(gpu.image(*source(rung, work, operands.dtype)), "product", shared)
     blocks = (ceil(work.m, rows), ceil(work.n, columns))
     arguments = [*operands.addresses, Sizes(work.m, work.n, work.k)]
+    if rung.hopper:
+        arguments[:2] = [maps(gpu, work, *operands.addresses[:2])]
     return lambda: gpu.launch(function, blocks, (rung.threads(width),), arguments, shared)
 
 
@@ -225,23 +251,38 @@ def vendor(work, operands):
     return sorted(times[1:])[3], error
 
 
-def plan(works, wanted):
+def shipped_figures(program, wanted):
+    """{(work, type): (own seconds, vendor's or none)} by Neurona itself."""
+    figures = {}
+    for work in WORKS:
+        if not wanted(work.name):
+            continue
+        command = [program, "bench", "--device", "cuda", "--against", "cudnn", "--only", work.name, "--json"]
+        for line in subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines():
+            row = json.loads(line)
+            if row.get("name") == work.name and row["kind"] in ("forward", "product") and row["dtype"] in TYPE_NAMES:
+                vendor = row["vendor_ms"] and row["vendor_ms"] / 1e3
+                figures[work.name, TYPE_NAMES[row["dtype"]]] = row["own_ms"] / 1e3, vendor
+    return figures
+
+
+def plan(gpu, works, wanted):
     """(work, type, rungs) of all that was asked for."""
     for work in works:
         for dtype in LIMITS:
             if wanted(work.name, dtype):
-                yield work, dtype, [rung for rung in RUNGS if dtype in rung.types and wanted(work.name, dtype, rung.name)]
+                yield work, dtype, [rung for rung in RUNGS if rung.takes(gpu, work, dtype) and wanted(work.name, dtype, rung.name)]
 
 
 def compile_all(gpu, works, wanted):
-    sources = [source(rung, work, dtype) for work, dtype, rungs in plan(works, wanted) for rung in rungs]
+    sources = [source(rung, work, dtype) for work, dtype, rungs in plan(gpu, works, wanted) for rung in rungs]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         list(pool.map(lambda one: gpu.image(*one), sources))
 
 
 def check(gpu, wanted):
     failures = 0
-    for work, dtype, rungs in plan(CHECKS, wanted):
+    for work, dtype, rungs in plan(gpu, CHECKS, wanted):
         operands = Operands(gpu, work, dtype, every_row=True)
         for rung in rungs:
             operands.poison()
@@ -257,7 +298,7 @@ def check(gpu, wanted):
 
 def measure(gpu, wanted, shipped, write):
     failures = 0
-    for work, dtype, rungs in plan(WORKS, wanted):
+    for work, dtype, rungs in plan(gpu, WORKS, wanted):
         limit = LIMITS[dtype]
         flops = 2.0 * work.m * work.n * work.k
         operands = Operands(gpu, work, dtype, every_row=False)
@@ -282,10 +323,13 @@ def measure(gpu, wanted, shipped, write):
             gpu.synchronize()
             error = operands.error()
             row(rung.name, gpu.seconds(launch), error)
-        if (work.name, dtype) in shipped:
-            row("shipped", shipped[work.name, dtype] / 1e3, None)
-        if wanted(work.name, dtype, "vendor") and (figures := vendor(work, operands)):
-            row("vendor", *figures)
+        own, others = shipped.get((work.name, dtype), (None, None))
+        if own:
+            row("shipped", own, None)
+        if wanted(work.name, dtype, "vendor"):
+            figures = vendor(work, operands) or (others and (others, None))
+            if figures:
+                row("vendor", *figures)
         operands.free()
     return failures
 
@@ -293,8 +337,8 @@ def measure(gpu, wanted, shipped, write):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true")
+    parser.add_argument("--neurona", metavar="PROGRAM")
     parser.add_argument("--json", metavar="FILE")
-    parser.add_argument("--shipped", metavar="FILE")
     parser.add_argument("--only", metavar="NAMES", default="")
     arguments = parser.parse_args()
     only = [name for name in arguments.only.split(",") if name]
@@ -304,21 +348,20 @@ def main():
         """Whether each name is one of those asked for of its kind, if any of that kind were."""
         return all(not kind.intersection(only) or name in only for name, kind in zip(names, kinds))
 
-    shipped = {}
-    if arguments.shipped:
-        lines = [json.loads(line) for line in open(arguments.shipped) if line.strip()]
-        shipped = {(line["work"], line["dtype"]): line["ms"] for line in lines}
     try:
         gpu = Gpu()
     except CudaError as problem:
         sys.exit(f"ladder: {problem}")
     print(f"{gpu.name}, {gpu.architecture()}, {gpu.multiprocessors} multiprocessors")
-    rows = []
+    file = open(arguments.json, "w") if arguments.json else None
+
+    def write(row):
+        if file:
+            print(json.dumps(row), file=file, flush=True)
+
+    shipped = shipped_figures(arguments.neurona, wanted) if arguments.neurona and not arguments.check else {}
     compile_all(gpu, CHECKS if arguments.check else WORKS, wanted)
-    failures = check(gpu, wanted) if arguments.check else measure(gpu, wanted, shipped, rows.append)
-    if arguments.json:
-        with open(arguments.json, "w") as file:
-            file.writelines(json.dumps(row) + "\n" for row in rows)
+    failures = check(gpu, wanted) if arguments.check else measure(gpu, wanted, shipped, write)
     sys.exit(f"{failures} results are wrong" if failures else 0)
 
 

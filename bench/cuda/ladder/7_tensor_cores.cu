@@ -64,11 +64,9 @@ extern "C" __global__ void __launch_bounds__(THREADS) product(const bf16 *__rest
     for (int i = 0; i < WARP_M / 16; i++) {
 #pragma unroll
         for (int j = 0; j < WARP_N / 8; j++) {
-#pragma unroll
-            for (int part = 0; part < 4; part++) {
-                const int r = first_row + row + 16 * i + group + part / 2 * 8, q = first_column + column + 8 * j + place + part % 2;
-                if (r < size.m && q < size.n) c[(i64)r * size.n + q] = narrow<bf16>(sum[i][j][part]);
-            }
+            const int r = first_row + row + 16 * i + group, q = first_column + column + 8 * j + place;
+            store_pair(c, size, r, q, sum[i][j][0], sum[i][j][1]);
+            store_pair(c, size, r + 8, q, sum[i][j][2], sum[i][j][3]);
         }
     }
 }

@@ -22,6 +22,24 @@ def _load(names, patterns):
     return None
 
 
+# Numbers of the driver's interface: an element type, a pattern of shared memory, how much the cache fetches ahead.
+_BF16, _PATTERN_128, _FETCH_128 = 9, 3, 2
+
+
+class _TensorMap:
+    """128 bytes at an address that is a multiple of 64."""
+
+    def __init__(self):
+        self.room = ctypes.create_string_buffer(192)
+        self.at = -(-ctypes.addressof(self.room) // 64) * 64
+
+    def pointer(self):
+        return ctypes.c_void_p(self.at)
+
+    def bytes(self):
+        return ctypes.string_at(self.at, 128)
+
+
 def _bytes(path):
     with open(path, "rb") as file:
         return file.read()
@@ -122,6 +140,32 @@ class Gpu:
         self._check(self.cuda.cuMemsetD8_v2(address, ctypes.c_ubyte(byte), ctypes.c_size_t(size)), "fill")
         # Filling is on another stream than the kernels.
         self.synchronize()
+
+    def map_boxes(self, address, sizes, box):
+        """What the copy engine must know of a matrix of 16-bit floats (sizes innermost first) to copy boxes of it."""
+        at = _TensorMap()
+        numbers = lambda kind, values: (kind * len(values))(*values)
+        code = self.cuda.cuTensorMapEncodeTiled(
+            at.pointer(), _BF16, 2, ctypes.c_void_p(address.value), numbers(ctypes.c_uint64, sizes),
+            numbers(ctypes.c_uint64, [2 * sizes[0]]), numbers(ctypes.c_uint32, box), numbers(ctypes.c_uint32, [1, 1]),
+            0, _PATTERN_128, _FETCH_128, 0)
+        self._check(code, "describe a matrix")
+        return at.bytes()
+
+    def map_windows(self, address, shape, filter, stride, padding, channels, pixels):
+        """The same of images [n, h, w, c] to copy what a place of a filter sees at a run of output pixels."""
+        at, (n, h, w, c) = _TensorMap(), shape
+        numbers = lambda kind, *values: (kind * len(values))(*values)
+        # From the first window's corner to the last one's, counted from the image's own corners.
+        out = [(size + 2 * padding - filter) // stride for size in (w, h)]
+        last = [stride * count - padding - (size - 1) for count, size in zip(out, (w, h))]
+        code = self.cuda.cuTensorMapEncodeIm2col(
+            at.pointer(), _BF16, 4, ctypes.c_void_p(address.value), numbers(ctypes.c_uint64, c, w, h, n),
+            numbers(ctypes.c_uint64, 2 * c, 2 * c * w, 2 * c * w * h), numbers(ctypes.c_int, -padding, -padding),
+            numbers(ctypes.c_int, *last), channels, pixels, numbers(ctypes.c_uint32, 1, stride, stride, 1),
+            0, _PATTERN_128, _FETCH_128, 0)
+        self._check(code, "describe images")
+        return at.bytes()
 
     def launch(self, function, blocks, threads, arguments, shared=0):
         """Arguments are ctypes values (c_int, c_float, addresses, structures)."""

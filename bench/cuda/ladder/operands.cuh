@@ -90,3 +90,16 @@ template <int N> __device__ __forceinline__ Run<N> right_run(const T *b, const S
     }
     return run;
 }
+
+// Two neighbouring results.
+__device__ __forceinline__ void store_pair(T *c, const Sizes &size, int row, int column, float first, float second) {
+    if (row >= size.m) return;
+    T *at = c + (i64)row * size.n + column;
+    if (VECTOR) {
+        const Run<2> both = {{narrow<T>(first), narrow<T>(second)}};
+        if (column < size.n) *(Run<2> *)at = both;
+    } else {
+        if (column < size.n) at[0] = narrow<T>(first);
+        if (column + 1 < size.n) at[1] = narrow<T>(second);
+    }
+}

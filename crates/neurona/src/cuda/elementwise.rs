@@ -282,3 +282,44 @@ impl Text<'_> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cpu::elementwise::{Instruction, Operand};
+    use smallvec::smallvec;
+
+    /// x · (an operand of these strides) + a number, over this shape.
+    fn scaled(shape: &[usize], strides: &[usize]) -> Program {
+        unsafe fn nothing(_: [*const u8; 3], _: *mut u8, _: usize) {}
+        let instruction = |cuda, args| Instruction { tile: nothing, cuda, args, dtype: DType::F32 };
+        let operand = |access| Operand { access, dtype: DType::F32 };
+        Program {
+            shape: shape.into(),
+            operands: vec![operand(Access::Full), operand(Access::Strided(strides.into())), operand(Access::Scalar)],
+            instructions: vec![instruction("product(a, b)", smallvec![0, 1]), instruction("a + b", smallvec![3, 2])],
+            results: vec![4],
+        }
+    }
+
+    #[test]
+    fn dimensions_that_no_operand_tells_apart_are_joined() {
+        let walk = Walk::new(&scaled(&[2, 3, 1, 5, 8], &[0, 0, 0, 0, 1]));
+        assert_eq!((&walk.sizes[..], &walk.strides[0][..]), (&[30, 8][..], &[0, 1][..]));
+        let walk = Walk::new(&scaled(&[2, 3, 4], &[12, 4, 1]));
+        assert_eq!((&walk.sizes[..], &walk.strides[0][..]), (&[24][..], &[1][..]));
+        let walk = Walk::new(&scaled(&[2, 3, 4], &[0, 1, 0]));
+        assert_eq!(walk.sizes[..], [2, 3, 4]);
+    }
+
+    #[test]
+    fn one_source_serves_all_sizes() {
+        let text = |shape: &[usize]| generate(&scaled(shape, &[0, 1]), "mul·add");
+        let (small, large) = (text(&[2, 8]), text(&[1000, 64]));
+        assert_eq!((&small.name[..], small.vector), ("fused_mul_add", 4));
+        assert_eq!(small.text, large.text);
+        assert_ne!(small.walk, large.walk);
+        // Rows that are no whole vectors are walked element by element.
+        assert_ne!(small.text, text(&[2, 7]).text);
+    }
+}

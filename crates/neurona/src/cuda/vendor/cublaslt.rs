@@ -97,8 +97,10 @@ pub(crate) struct MatrixView {
 /// A product to find plans for: y = x·w with x of m×k, w of k×n and y of m×n, for each matrix of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct MatrixProblem {
-    /// Of all operands: f16, bf16 or f32. Sums are in f32.
+    /// Of x and w: f16, bf16 or f32. Sums are in f32.
     pub dtype: DType,
+    /// Of y and the bias: the same, or f32.
+    pub output: DType,
     pub m: usize,
     pub n: usize,
     pub k: usize,
@@ -122,7 +124,7 @@ impl MatrixProblem {
             step: rows * columns,
         };
         let (x, w, y) = (view(m, k, transposed[0]), view(k, n, transposed[1]), view(m, n, false));
-        MatrixProblem { dtype, m, n, k, batch, x, w, y, bias: false, relu: false }
+        MatrixProblem { dtype, output: dtype, m, n, k, batch, x, w, y, bias: false, relu: false }
     }
 }
 
@@ -208,8 +210,10 @@ impl CublasLt {
     /// Plans for a product, those first that cuBLASLt expects to be fastest; none where it has no algorithm for it.
     /// The GPU must be the calling thread's.
     pub(crate) fn plans(self: &Arc<Self>, problem: &MatrixProblem, limits: Limits) -> Result<Vec<CublasPlan>> {
-        let Some(dtype) = data_type(problem.dtype) else { return Ok(Vec::new()) };
-        let product = Arc::new(Product::new(self.clone(), problem, dtype)?);
+        let (Some(dtype), Some(output)) = (data_type(problem.dtype), data_type(problem.output)) else {
+            return Ok(Vec::new());
+        };
+        let product = Arc::new(Product::new(self.clone(), problem, dtype, output)?);
         let mut choices = product.heuristics(limits)?;
         choices.retain(|choice| choice.status == 0 && choice.workspace <= limits.workspace);
         let plan = |choice: Choice| {
@@ -277,9 +281,9 @@ fn data_type(dtype: DType) -> Option<DataType> {
 }
 
 impl Product {
-    fn new(library: Arc<CublasLt>, problem: &MatrixProblem, dtype: DataType) -> Result<Self> {
+    fn new(library: Arc<CublasLt>, problem: &MatrixProblem, dtype: DataType, output: DataType) -> Result<Self> {
         let MatrixProblem { m, n, k, batch, .. } = *problem;
-        let layout = |view: &MatrixView, rows: usize, columns: usize| -> Result<Owned> {
+        let layout = |view: &MatrixView, dtype: DataType, rows: usize, columns: usize| -> Result<Owned> {
             let functions = library.functions;
             let (rows, columns) = if view.transposed { (columns, rows) } else { (rows, columns) };
             let mut raw = std::ptr::null_mut();
@@ -305,7 +309,8 @@ impl Product {
             set(CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, (&raw const step).cast(), 8)?;
             Ok(owned)
         };
-        let (x, w, y) = (layout(&problem.x, m, k)?, layout(&problem.w, k, n)?, layout(&problem.y, m, n)?);
+        let (x, w, y) =
+            (layout(&problem.x, dtype, m, k)?, layout(&problem.w, dtype, k, n)?, layout(&problem.y, output, m, n)?);
         Ok(Product { library, problem: *problem, x, w, y })
     }
 

@@ -13,6 +13,7 @@ pub(crate) mod cudnn;
 pub(crate) mod kernel;
 mod library;
 mod nccl;
+pub(crate) mod pack;
 #[cfg(test)]
 mod tests;
 

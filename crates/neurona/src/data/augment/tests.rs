@@ -1,5 +1,4 @@
 use super::*;
-use crate::manual_seed;
 
 fn images(n: usize, c: usize, h: usize, w: usize) -> Tensor {
     let bytes: Vec<u8> = (0..n * c * h * w).map(|i| (random::mix(i as u64) >> 56) as u8).collect();
@@ -43,23 +42,6 @@ fn crops_are_even_over_all_places() {
 }
 
 #[test]
-fn alternating_flips_show_every_image_both_ways() {
-    let n = 1000;
-    let x = Tensor::from_vec([0u8, 255].repeat(n), [n, 1, 1, 2]).unwrap();
-    let (augment, labels) = (Augment::new().alternating_flip(), Tensor::zeros([n], DType::I64).unwrap());
-    let indices: Vec<usize> = (0..n).collect();
-    let flips = |epoch| -> Vec<bool> {
-        let (y, _) = augment.apply_in_epoch(&x, &labels, epoch, &indices).unwrap();
-        y.to_vec::<f32>().unwrap().chunks(2).map(|image| image[0] == 1.0).collect()
-    };
-    let (first, second) = (flips(0), flips(1));
-    assert!(first.iter().zip(&second).all(|(a, b)| a != b));
-    assert_eq!(first, flips(2));
-    assert!(first.iter().filter(|f| **f).count().abs_diff(n / 2) < 80);
-    assert!(augment.apply(&x, &labels).is_err());
-}
-
-#[test]
 fn labels_follow_the_pixels_when_mixed() {
     // Image i is white if it is of class 0: the mean of an image is the share that class 0 has in it.
     let (n, size) = (6, 16);
@@ -76,25 +58,6 @@ fn labels_follow_the_pixels_when_mixed() {
             assert!((p[i * n..][..n].iter().sum::<f32>() - 1.0).abs() < 1e-6);
         }
     }
-}
-
-#[test]
-fn the_same_seed_gives_the_same_images() {
-    let x = images(4, 3, 9, 8);
-    let augment = Augment::new().random_crop_reflect(2).horizontal_flip(0.5).unwrap().cutout(3);
-    let augment = augment.color_jitter(0.3, 0.3, 0.3).unwrap();
-    let labels = Tensor::zeros([4], DType::I64).unwrap();
-    let make = || augment.apply(&x, &labels).unwrap().0.to_vec::<f32>().unwrap();
-    let state = random::generator();
-    let first = make();
-    assert_ne!(first, make());
-    // Other tests draw at the same time; what they take is put right by trying again.
-    let again = (0..100).any(|_| {
-        random::set_generator(state);
-        make() == first
-    });
-    assert!(again);
-    manual_seed(state.seed);
 }
 
 #[test]

@@ -5,21 +5,66 @@
 
 mod direct;
 mod gather;
+mod vendor;
 mod weight_grad;
 
 use super::cpu::Geometry;
-use crate::cuda::kernel::Argument;
+use crate::cuda::Gpu;
+use crate::cuda::choice::{Candidate, choose};
+use crate::cuda::kernel::{Argument, Kernel};
+use crate::graph::ir::Operand;
 use crate::tensor::DType;
 use crate::{Error, Result};
 
-pub(super) use gather::{forward, input_grad};
-pub(super) use weight_grad::weight_grad;
-
 /// What forward does beside the convolution: operands by position and type.
+#[derive(Debug)]
 pub(super) struct Epilogue {
     pub bias: Option<(usize, DType)>,
     pub scale: Option<(usize, DType)>,
     pub relu: bool,
+}
+
+/// Ours first: it is what runs when nothing is timed.
+fn candidates(own: Box<dyn Kernel>, vendor: Vec<Candidate>) -> Vec<Candidate> {
+    let mut all = vec![Candidate { name: "own".into(), vendor: false, kernel: own }];
+    all.extend(vendor);
+    all
+}
+
+/// Operands: images, filters, and those of the epilogue.
+pub(super) fn forward(
+    g: &Geometry,
+    inputs: &[Operand],
+    outputs: &[Operand],
+    epilogue: &Epilogue,
+    gpu: &Gpu,
+) -> Result<Box<dyn Kernel>> {
+    let (image, weight) = (inputs[0].meta.dtype, inputs[1].meta.dtype);
+    let vendor = vendor::forward(g, image, weight, epilogue, gpu)?;
+    let problem = format!("conv2d forward {g:?} {image} {weight} {epilogue:?}");
+    choose(&problem, inputs, outputs, candidates(gather::forward(g, image, weight, epilogue, gpu)?, vendor), gpu)
+}
+
+/// Operands: the gradient by the output, filters.
+pub(super) fn input_grad(g: &Geometry, inputs: &[Operand], outputs: &[Operand], gpu: &Gpu) -> Result<Box<dyn Kernel>> {
+    let (image, weight) = (inputs[0].meta.dtype, inputs[1].meta.dtype);
+    let vendor = vendor::input_grad(g, image, weight, gpu)?;
+    let problem = format!("conv2d input_grad {g:?} {image} {weight}");
+    choose(&problem, inputs, outputs, candidates(gather::input_grad(g, image, weight, gpu)?, vendor), gpu)
+}
+
+/// Operands: images, the gradient by the output. Results: gradients by the filters and, with `bias`, by the bias.
+pub(super) fn weight_grad(
+    g: &Geometry,
+    inputs: &[Operand],
+    outputs: &[Operand],
+    bias: bool,
+    gpu: &Gpu,
+) -> Result<Box<dyn Kernel>> {
+    let (image, out) = (inputs[0].meta.dtype, outputs[0].meta.dtype);
+    let vendor = vendor::weight_grad(g, image, out, bias, gpu)?;
+    let problem = format!("conv2d weight_grad {g:?} {image} {out} {bias}");
+    choose(&problem, inputs, outputs, candidates(weight_grad::weight_grad(g, image, out, bias, gpu)?, vendor), gpu)
 }
 
 /// The sizes as kernels take them (`Geometry` in conv2d.cuh), or which of them are too large to count there.

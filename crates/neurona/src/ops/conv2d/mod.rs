@@ -165,19 +165,14 @@ impl Operation for Conv2d {
             _ => Box::new(cpu::Forward::new(g, bias, self.scaled, self.activation)),
         })
     }
-    fn cuda(
-        &self,
-        inputs: &[Operand],
-        _outputs: &[Operand],
-        gpu: &Gpu,
-    ) -> Result<Box<dyn crate::cuda::kernel::Kernel>> {
+    fn cuda(&self, inputs: &[Operand], outputs: &[Operand], gpu: &Gpu) -> Result<Box<dyn crate::cuda::kernel::Kernel>> {
         let g = self.options.check(&inputs[0].meta, &inputs[1].meta).map_err(|p| Error::op("conv2d", p))?;
         let epilogue = cuda::Epilogue {
             bias: inputs.get(2).map(|bias| (2, bias.meta.dtype)),
             scale: self.scaled.then(|| (3, inputs[3].meta.dtype)),
             relu: self.activation == Activation::Relu,
         };
-        cuda::forward(&g, inputs[0].meta.dtype, inputs[1].meta.dtype, &epilogue, gpu)
+        cuda::forward(&g, inputs, outputs, &epilogue, gpu)
     }
     fn with_relu(&self) -> Option<Op> {
         Some(Conv2d { activation: Activation::Relu, ..self.clone() }.into())
@@ -205,7 +200,7 @@ impl Operation for Conv2dInputGrad {
     }
     fn cuda(&self, inputs: &[Operand], outputs: &[Operand], gpu: &Gpu) -> Result<Box<dyn crate::cuda::kernel::Kernel>> {
         let g = self.options.check(&outputs[0].meta, &inputs[1].meta).map_err(|p| Error::op(self.name(), p))?;
-        cuda::input_grad(&g, inputs[0].meta.dtype, inputs[1].meta.dtype, gpu)
+        cuda::input_grad(&g, inputs, outputs, gpu)
     }
 }
 
@@ -236,7 +231,7 @@ impl Operation for Conv2dWeightGrad {
     }
     fn cuda(&self, inputs: &[Operand], outputs: &[Operand], gpu: &Gpu) -> Result<Box<dyn crate::cuda::kernel::Kernel>> {
         let g = self.options.check(&inputs[0].meta, &outputs[0].meta).map_err(|p| Error::op(self.name(), p))?;
-        cuda::weight_grad(&g, inputs[0].meta.dtype, outputs[0].meta.dtype, self.bias, gpu)
+        cuda::weight_grad(&g, inputs, outputs, self.bias, gpu)
     }
 }
 

@@ -1,11 +1,13 @@
 //! Matrix products: `matmul`, `linear`.
 
 mod cuda;
+mod vendor;
 
 use super::{At, Op, Operation, one};
 use crate::cpu::gemm::{Activation, MatLayout, MatMul as Kernel32, MatMulReference};
 use crate::cpu::kernel::Kernel;
 use crate::cuda::Gpu;
+use crate::cuda::choice::{Candidate, choose};
 use crate::graph::ir::Operand;
 use crate::graph::node::Metas;
 use crate::tensor::{DType, Meta, Shape, Tensor, here};
@@ -24,6 +26,7 @@ pub(crate) struct MatMul {
 }
 
 /// Sizes of the product.
+#[derive(Debug)]
 struct Sizes {
     batch: usize,
     m: usize,
@@ -118,15 +121,14 @@ impl Operation for MatMul {
             _ => Box::new(Kernel32::new(s.batch, s.m, s.n, s.k, la, lb, bias, self.activation)),
         })
     }
-    fn cuda(
-        &self,
-        inputs: &[Operand],
-        _outputs: &[Operand],
-        gpu: &Gpu,
-    ) -> Result<Box<dyn crate::cuda::kernel::Kernel>> {
+    fn cuda(&self, inputs: &[Operand], outputs: &[Operand], gpu: &Gpu) -> Result<Box<dyn crate::cuda::kernel::Kernel>> {
         let sizes = self.sizes(&inputs[0].meta, &inputs[1].meta);
         let sizes = sizes.ok_or_else(|| Error::op("matmul", "the sizes were checked when it was made"))?;
-        cuda::matmul(self, &sizes, inputs, gpu)
+        let own = Candidate { name: "own".into(), vendor: false, kernel: cuda::matmul(self, &sizes, inputs, gpu)? };
+        let mut candidates = vec![own];
+        candidates.extend(vendor::candidates(self, &sizes, inputs, &outputs[0], gpu)?);
+        let problem = format!("{self:?} {sizes:?} {} {}", inputs[0].meta.dtype, outputs[0].meta.dtype);
+        choose(&problem, inputs, outputs, candidates, gpu)
     }
     fn with_relu(&self) -> Option<Op> {
         Some(MatMul { activation: Activation::Relu, ..self.clone() }.into())

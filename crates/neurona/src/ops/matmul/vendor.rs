@@ -1,0 +1,71 @@
+//! cuBLASLt's ways to do a product.
+
+use super::{MatMul, Sizes};
+use crate::Result;
+use crate::cpu::gemm::Activation;
+use crate::cuda::Gpu;
+use crate::cuda::choice::{Candidate, Kernels, kernels};
+use crate::cuda::kernel::{Argument, Slot};
+use crate::cuda::vendor::cublaslt::{CublasLt, MatrixProblem};
+use crate::cuda::vendor::kernel::{Operands, Plan, VendorStep};
+use crate::cuda::vendor::{Limits, pack};
+use crate::graph::ir::Operand;
+use crate::tensor::{DType, Meta};
+
+/// As many as are worth timing.
+const LIMITS: Limits = Limits { plans: 8, workspace: 64 << 20 };
+
+pub(super) fn candidates(
+    op: &MatMul,
+    s: &Sizes,
+    inputs: &[Operand],
+    output: &Operand,
+    gpu: &Gpu,
+) -> Result<Vec<Candidate>> {
+    let (dtype, out) = (inputs[0].meta.dtype, output.meta.dtype);
+    let wanted = kernels() != Kernels::Own && matches!(dtype, DType::F32 | DType::F16 | DType::BF16);
+    let Some(cublas) = wanted.then(|| CublasLt::of(gpu).ok()).flatten() else { return Ok(Vec::new()) };
+    let mut problem = MatrixProblem::dense(dtype, [s.batch, s.m, s.n, s.k], [op.transpose_a, op.transpose_b]);
+    problem.output = out;
+    // A batch of 1 serves all.
+    let alone = |m: &Meta| m.shape.len() == 2 || m.shape[0] == 1;
+    if alone(&inputs[0].meta) {
+        problem.x.step = 0;
+    }
+    if alone(&inputs[1].meta) {
+        problem.w.step = 0;
+    }
+    let (mut before, mut workspace, mut bias) = (Vec::new(), 0, Slot::Null);
+    if let Some(operand) = inputs.get(2) {
+        problem.bias = true;
+        bias = Slot::Input(2);
+        if operand.meta.dtype != out {
+            let room = (Argument::Workspace(0), out);
+            before.push(pack::converted(s.n, (Argument::Input(2), operand.meta.dtype), room, gpu)?);
+            (workspace, bias) = (s.n * out.size(), Slot::Workspace(0));
+        }
+    }
+    // Its own relu turns NaN into 0, and a network that has gone astray would look well.
+    let after = match op.activation {
+        Activation::Relu => vec![pack::relu(s.batch * s.m * s.n, (Argument::Output(0), out), gpu)?],
+        _ => Vec::new(),
+    };
+    let operands = Operands { x: Slot::Input(0), w: Slot::Input(1), y: Slot::Output(0), bias };
+    let flops = 2 * (s.batch * s.m * s.n * s.k) as u64;
+    let plans = cublas.plans(&problem, LIMITS)?;
+    Ok(plans
+        .into_iter()
+        .map(|plan| Candidate {
+            name: plan.name().to_string(),
+            vendor: true,
+            kernel: Box::new(VendorStep {
+                before: before.clone(),
+                plan,
+                operands,
+                after: after.clone(),
+                workspace,
+                flops,
+            }),
+        })
+        .collect())
+}
