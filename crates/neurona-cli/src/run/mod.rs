@@ -4,6 +4,6 @@ mod environment;
 pub(crate) mod history;
 mod story;
 
-pub use environment::environment;
+pub use environment::{environment, note_gpu};
 pub use history::{Epoch, read_history};
 pub use story::{Mistakes, write_story};

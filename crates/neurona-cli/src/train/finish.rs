@@ -1,9 +1,9 @@
 //! The end of a run: the best weights, judged once by images that nothing was chosen by.
 
+use super::progress::memory;
 use super::session::{Session, interrupted};
-use crate::data::gibibytes;
 use crate::failure::{Failure, Outcome, say};
-use crate::run::{Mistakes, environment, write_story};
+use crate::run::{Mistakes, note_gpu, write_story};
 use crate::{judge, pipeline};
 use neurona::Device;
 use neurona::nn::Forward;
@@ -32,14 +32,13 @@ pub fn finish(session: &Session, net: &dyn Forward, folder: &RunDir, stop: &Stop
     folder.write("results.json", results.json()?)?;
     folder.write("confusion.csv", results.confusion_csv())?;
     if session.device != Device::Cpu {
-        folder.write("kernels.json", neurona::kernel_choices())?;
-        folder.write("environment.json", format!("{:#}\n", environment(session.device)))?;
+        note_gpu(folder, neurona::gpu_peak_memory())?;
     }
     Mistakes::keep(folder, &results, data.as_ref())?;
     write_story(folder, &results)?;
     say(format!("\n{}", judge::summary(&results)))?;
     if session.device != Device::Cpu {
-        say(format!("At most {} of GPU memory were in use", gibibytes(neurona::gpu_peak_memory())))?;
+        say(format!("GPU memory in use at most: {}", memory(neurona::gpu_peak_memory())))?;
     }
     let skipped = loader.skipped().len();
     if skipped > 0 {

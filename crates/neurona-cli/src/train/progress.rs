@@ -131,7 +131,8 @@ fn line(row: &Row, epochs: usize) -> String {
     )
 }
 
-fn memory(bytes: u64) -> String {
+/// Bytes of memory, in few letters.
+pub fn memory(bytes: u64) -> String {
     match bytes as f64 / 1e6 {
         mb if mb >= 10_000.0 => format!("{:.1} GB", mb / 1000.0),
         mb => format!("{mb:.0} MB"),

@@ -110,6 +110,24 @@ impl Image {
         Ok(())
     }
 
+    /// Writes the bytes plane by plane, `[c, h, w]`; they must not have become numbers from 0 to 1 yet.
+    pub fn write_bytes_to(&self, out: &mut [u8]) -> Result<()> {
+        let [width, height, channels] = self.size();
+        if !self.is_bytes() {
+            let problem = "the image is no bytes any more: leave ToTensor and what follows it out of the transforms";
+            return Err(Error::Argument(problem.into()));
+        }
+        if out.len() != width * height * channels {
+            let problem = format!("{channels} x {height} x {width} bytes do not fit {} places", out.len());
+            return Err(Error::Argument(problem));
+        }
+        for (channel, plane) in out.chunks_exact_mut((width * height).max(1)).enumerate() {
+            let values = self.bytes.iter().skip(channel).step_by(channels);
+            plane.iter_mut().zip(values).for_each(|(out, v)| *out = *v);
+        }
+        Ok(())
+    }
+
     /// The values as a network takes them, `[c, h, w]`.
     pub fn to_planes(&self) -> Vec<f32> {
         let mut planes = vec![0.0; self.width * self.height * self.channels];

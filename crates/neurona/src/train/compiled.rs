@@ -130,7 +130,9 @@ impl<N: Forward> Compiled<N> {
     pub fn evaluate<'a>(&mut self, data: impl Into<Data<'a>>) -> Result<Measures> {
         let batches = data.into().batches(32, None)?;
         let measures =
-            validate(&self.net, device_of(&self.net)?, &*batches, &*self.loss, &mut self.metrics, &mut |_| Ok(true))?;
+            validate(&self.net, device_of(&self.net)?, &*batches, None, &*self.loss, &mut self.metrics, &mut |_| {
+                Ok(true)
+            })?;
         Ok(measures.unwrap_or_default())
     }
 

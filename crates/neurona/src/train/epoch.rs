@@ -143,7 +143,10 @@ impl Run<'_, '_> {
     /// Gives the number of its images.
     fn train_batch(&mut self, batch: &Batch, group: usize, update: bool, asked: Instant) -> Result<usize> {
         let images = batch.images.shape().first().copied().unwrap_or(0);
-        let (x, y) = bring(batch, self.device)?;
+        let (mut x, mut y) = bring(batch, self.device)?;
+        if let Some(augment) = &self.setup.augment {
+            (x, y) = augment.apply_in_epoch(&x, &y, self.at.epoch as u64, &batch.indices)?;
+        }
         let output = self.setup.net.forward(&x)?;
         let classes = classes(&output, &batch.labels, &y, self.setup.loss.classifies())?;
         let loss = self.setup.loss.loss(&output, &y)?;

@@ -16,6 +16,7 @@ impl Fingerprint {
             .ema
             .map_or("none".into(), |(decay, warm_up)| format!("{decay}{}", if warm_up { " with warm-up" } else { "" }));
         let mixed = crate::autocast().map(|dtype| ("mixed precision", dtype.to_string()));
+        let augment = trainer.augment.as_ref().map(|augment| ("augmentation", format!("{augment:?}")));
         let own = trainer.settings.iter().map(|(name, value)| (format!("setting {name}"), value.clone()));
         let seen = [
             ("optimizer", trainer.optimizer_name.to_string()),
@@ -27,7 +28,7 @@ impl Fingerprint {
             ("training batches", train.batches().to_string()),
             ("validation images", trainer.validation.map_or(0, |v| v.images()).to_string()),
         ];
-        let seen = seen.into_iter().chain(mixed).map(|(name, value)| (name.to_string(), value));
+        let seen = seen.into_iter().chain(mixed).chain(augment).map(|(name, value)| (name.to_string(), value));
         Fingerprint(seen.chain(own).collect())
     }
 

@@ -8,7 +8,7 @@ use super::place::device_of;
 use super::tally::Tally;
 use super::validate::{Measures, validate};
 use super::{Callback, Context, Fit, Outcome, Row, Trainer, peak_memory};
-use crate::data::Batches;
+use crate::data::{Augment, Batches};
 use crate::optim::GradScaler;
 use crate::tensor::random;
 use crate::{DType, Device, Error, Result, Tensor, autocast, cuda};
@@ -126,8 +126,9 @@ impl<'t, 'a> Run<'t, 'a> {
         let mut metrics = std::mem::take(&mut self.setup.metrics);
         self.setup.driver.apply_average()?;
         let (net, device, of) = (self.setup.net, self.device, batches.batches());
+        let prepare = self.setup.augment.as_ref().map(Augment::evaluation);
         let loss = self.setup.validation_loss.as_ref().unwrap_or(&self.setup.loss).clone();
-        let measured = validate(net, device, batches, &*loss, &mut metrics, &mut |done| {
+        let measured = validate(net, device, batches, prepare.as_ref(), &*loss, &mut metrics, &mut |done| {
             self.notify(&mut |callback, at| callback.on_validation_batch_end(at, done, of))?;
             Ok(!self.setup.stop.is_raised())
         });

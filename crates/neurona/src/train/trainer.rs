@@ -4,7 +4,7 @@ use super::checkpoint::Checkpoint;
 use super::rate::Rate;
 use super::run::Run;
 use super::{Callback, Checkpoints, History, StopFlag};
-use crate::data::Batches;
+use crate::data::{Augment, Batches};
 use crate::io::StateDict;
 use crate::loss::{CrossEntropyLoss, Loss};
 use crate::metrics::Metric;
@@ -33,6 +33,7 @@ pub struct Trainer<'a> {
     pub(super) clip: Clip,
     pub(super) device: Option<Device>,
     pub(super) scaler: Option<GradScaler>,
+    pub(super) augment: Option<Augment>,
     /// Decay, and whether it begins low.
     pub(super) ema: Option<(f64, bool)>,
     pub(super) validation: Option<&'a dyn Batches>,
@@ -156,6 +157,7 @@ impl<'a> Trainer<'a> {
             clip: Clip::Never,
             device: None,
             scaler: None,
+            augment: None,
             ema: None,
             validation: None,
             metrics: Vec::new(),
@@ -183,6 +185,29 @@ impl<'a> Trainer<'a> {
     /// Batches may come from anywhere.
     pub fn device(mut self, device: Device) -> Self {
         self.device = Some(device);
+        self
+    }
+
+    /// With images of bytes ([`DataLoader::bytes`](crate::data::DataLoader::bytes)) made numbers, normalised and varied
+    /// on the device, as part of the step; those for validation are not varied.
+    ///
+    /// ```
+    /// use neurona::data::{Augment, DataLoader, embedded};
+    /// use neurona::nn::{Flatten, Linear, Module, Sequential};
+    /// use neurona::{optim::Sgd, train::Trainer};
+    /// let set = embedded::fashion_mnist()?;
+    /// let train = DataLoader::new(set.train, 64)?.bytes().shuffle(true);
+    /// let test = DataLoader::new(set.test, 64)?.bytes();
+    /// let net = Sequential::new().add(Flatten::new()).add(Linear::new(784, 10)?);
+    /// let fit = Trainer::new(&net, Sgd::new(net.parameters(), 0.02).momentum(0.9))
+    ///     .augment(Augment::new().normalize(&[0.286], &[0.353])?.random_crop(1).horizontal_flip(0.5)?)
+    ///     .validation(&test)
+    ///     .run(&train)?;
+    /// assert!(fit.history.last().unwrap().val_accuracy > Some(0.6));
+    /// # Ok::<(), neurona::Error>(())
+    /// ```
+    pub fn augment(mut self, augment: Augment) -> Self {
+        self.augment = Some(augment);
         self
     }
 

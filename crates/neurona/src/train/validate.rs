@@ -2,7 +2,7 @@
 
 use super::place::bring;
 use super::tally::{Tally, classes};
-use crate::data::Batches;
+use crate::data::{Augment, Batches};
 use crate::graph::engine;
 use crate::loss::Loss;
 use crate::metrics::{Logits, Metric};
@@ -20,12 +20,14 @@ pub struct Measures {
     pub own: Vec<(String, f64)>,
 }
 
-/// Measures a network, which is on this device, on a set and leaves it in evaluation mode. `each` is told the number of
+/// Measures a network, which is on this device, on a set and leaves it in evaluation mode. `prepare` makes numbers of
+/// bytes. `each` is told the number of
 /// batches done, and ends it by saying false; there is no result then.
 pub(super) fn validate(
     net: &dyn Forward,
     device: Device,
     batches: &dyn Batches,
+    prepare: Option<&Augment>,
     loss: &dyn Loss,
     metrics: &mut [Box<dyn Metric + '_>],
     each: &mut dyn FnMut(usize) -> Result<bool>,
@@ -37,7 +39,10 @@ pub(super) fn validate(
     for (done, batch) in batches.epoch(0, 0)?.enumerate() {
         let batch = batch?;
         let rows = batch.images.shape().first().copied().unwrap_or(0);
-        let (x, y) = bring(&batch, device)?;
+        let (mut x, mut y) = bring(&batch, device)?;
+        if let Some(prepare) = prepare {
+            (x, y) = prepare.apply(&x, &y)?;
+        }
         let (output, value) = no_grad(|| {
             let output = net.forward(&x)?;
             let value = loss.loss(&output, &y)?;

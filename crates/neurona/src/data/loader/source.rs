@@ -3,7 +3,7 @@
 use crate::data::split::shuffle;
 use crate::data::transforms::Transform;
 use crate::data::{Batch, Dataset, Draws, Image, Mix};
-use crate::{Error, Result, Tensor};
+use crate::{DType, Error, Result, Tensor};
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -23,6 +23,8 @@ pub(super) struct Source {
     pub dataset: Arc<dyn Dataset>,
     pub transform: Option<Arc<dyn Transform>>,
     pub mix: Option<Mix>,
+    /// Whether images stay bytes.
+    pub bytes: bool,
     pub batch_size: usize,
     pub shuffle: bool,
     pub drop_last: bool,
@@ -69,6 +71,7 @@ impl Source {
             dataset,
             transform: None,
             mix: None,
+            bytes: false,
             batch_size,
             shuffle: false,
             drop_last: false,
@@ -110,26 +113,34 @@ impl Source {
         image: &mut Image,
         stop: &dyn Fn() -> bool,
     ) -> Result<Option<Batch>> {
+        if self.bytes && self.mix.is_some() {
+            let problem = "bytes are not mixed by the loader; data::Augment mixes them on the device";
+            return Err(Error::Argument(problem.into()));
+        }
         let mut rest = places.iter().copied();
         let Some(first) = self.next(&mut rest, epoch, image, stop)? else { return Ok(None) };
         // The first image tells the size of all: room for the batch is taken once, and written where it stays.
         let size = [image.channels(), image.height(), image.width()];
         let (len, [channels, height, width]) = (size.iter().product::<usize>(), size);
-        let mut indices = Vec::with_capacity(places.len());
-        let (images, probabilities) = Tensor::filled([places.len(), channels, height, width], |room: &mut [f32]| {
-            image.write_to(&mut room[..len])?;
-            indices.push(first);
-            while let Some(index) = self.next(&mut rest, epoch, image, stop)? {
-                if [image.channels(), image.height(), image.width()] != size {
-                    return Err(
-                        self.unequal([(first, size), (index, [image.channels(), image.height(), image.width()])])
-                    );
-                }
-                image.write_to(&mut room[indices.len() * len..][..len])?;
-                indices.push(index);
+        let mut indices = vec![first];
+        let mut more = |image: &mut Image| -> Result<Option<usize>> {
+            let Some(index) = self.next(&mut rest, epoch, image, stop)? else { return Ok(None) };
+            let own = [image.channels(), image.height(), image.width()];
+            match own == size {
+                true => Ok(Some(index)),
+                false => Err(self.unequal([(first, size), (index, own)])),
             }
-            self.mixed(&mut room[..indices.len() * len], [height, width], &indices, epoch, number)
-        })?;
+        };
+        let shape = [places.len(), channels, height, width];
+        let (images, probabilities) = if self.bytes {
+            let fill = |room: &mut [u8]| fill(room, len, image, &mut indices, Image::write_bytes_to, &mut more);
+            (Tensor::filled(shape, fill)?.0, None)
+        } else {
+            Tensor::filled(shape, |room: &mut [f32]| {
+                fill(room, len, image, &mut indices, Image::write_to, &mut more)?;
+                self.mixed(&mut room[..indices.len() * len], [height, width], &indices, epoch, number)
+            })?
+        };
         if stop() {
             return Ok(None);
         }
@@ -227,8 +238,28 @@ impl Source {
     }
 }
 
+/// Writes the image at hand and all that follow, and notes their places; the first is noted already.
+fn fill<T>(
+    room: &mut [T],
+    len: usize,
+    image: &mut Image,
+    indices: &mut Vec<usize>,
+    write: fn(&Image, &mut [T]) -> Result<()>,
+    more: &mut dyn FnMut(&mut Image) -> Result<Option<usize>>,
+) -> Result<()> {
+    write(image, &mut room[..len])?;
+    while let Some(index) = more(image)? {
+        write(image, &mut room[indices.len() * len..][..len])?;
+        indices.push(index);
+    }
+    Ok(())
+}
+
 /// The first images of a batch that was not filled.
 fn shortened(images: &Tensor, shape: [usize; 4]) -> Result<Tensor> {
-    let values = images.to_vec::<f32>()?;
-    Tensor::from_slice(&values[..shape.iter().product()], shape)
+    let count = shape.iter().product();
+    match images.dtype() {
+        DType::U8 => Tensor::from_slice(&images.to_vec::<u8>()?[..count], shape),
+        _ => Tensor::from_slice(&images.to_vec::<f32>()?[..count], shape),
+    }
 }

@@ -1,6 +1,6 @@
-use crate::data::transforms::{Compose, Transform};
+use crate::data::transforms::{Compose, ToTensor, Transform};
 use crate::data::{Batch, Batches, CutMix, DataLoader, Dataset, Draws, Image, ImageSet, Mix, MixUp};
-use crate::{Error, Result};
+use crate::{DType, Error, Result};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -51,6 +51,25 @@ fn any_number_of_workers_gives_the_same_bytes() {
             assert_eq!(all(loader(workers).epoch(2, 0).unwrap()), want, "batches of {batch}, {workers} workers");
         }
     }
+}
+
+#[test]
+fn bytes_are_the_images_before_they_are_numbers() {
+    let loader = |workers| DataLoader::new(numbered(10), 4).unwrap().shuffle(true).workers(workers).transform(Noise);
+    let unit = |batches: Vec<(Vec<f32>, Vec<f32>, Vec<usize>)>| -> Vec<Vec<f32>> {
+        batches.into_iter().map(|(pixels, _, _)| pixels.iter().map(|p| p / 255.0).collect()).collect()
+    };
+    let want: Vec<Vec<f32>> = all(loader(0).epoch(1, 0).unwrap()).into_iter().map(|(pixels, _, _)| pixels).collect();
+    let first = loader(2).bytes().epoch(1, 0).unwrap().next().unwrap().unwrap();
+    assert_eq!((first.images.dtype(), first.images.shape().to_vec()), (DType::U8, vec![4, 1, 4, 4]));
+    for workers in [0, 2] {
+        let got = unit(all(loader(workers).bytes().epoch(1, 0).unwrap()));
+        assert!(got.concat().iter().zip(want.concat()).all(|(a, b)| (a - b).abs() < 1e-6));
+    }
+    let fails = |loader: DataLoader| loader.epoch(0, 0).unwrap().next().unwrap().unwrap_err().to_string();
+    assert!(fails(loader(0).bytes().mix(MixUp::new(1.0).unwrap())).contains("Augment"));
+    let numbers = DataLoader::new(numbered(4), 2).unwrap().transform(Compose::new().add(ToTensor)).bytes();
+    assert!(fails(numbers).contains("leave ToTensor"));
 }
 
 #[test]

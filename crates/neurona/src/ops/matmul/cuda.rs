@@ -11,7 +11,7 @@ use crate::{Error, Result};
 
 const SOURCE: Source = Source::embedded("matmul.cu", include_str!("matmul.cu"));
 
-pub(super) fn matmul(op: &MatMul, s: &Sizes, inputs: &[Operand], gpu: &Gpu) -> Result<Box<dyn Kernel>> {
+pub(super) fn matmul(op: &MatMul, s: &Sizes, inputs: &[Operand], result: DType, gpu: &Gpu) -> Result<Box<dyn Kernel>> {
     let (a, b) = (&inputs[0].meta, &inputs[1].meta);
     let [m, n, k, batch] = [s.m, s.n, s.k, s.batch].map(i32::try_from);
     let (Ok(m), Ok(n), Ok(k), Ok(batch)) = (m, n, k, batch) else {
@@ -26,6 +26,7 @@ pub(super) fn matmul(op: &MatMul, s: &Sizes, inputs: &[Operand], gpu: &Gpu) -> R
     macros.extend([
         ("ELEMENT", cuda_type(a.dtype).into()),
         ("BIAS_ELEMENT", cuda_type(inputs.get(2).map_or(a.dtype, |bias| bias.meta.dtype)).into()),
+        ("RESULT_ELEMENT", cuda_type(result).into()),
         ("TRANSPOSE_A", i32::from(op.transpose_a).to_string()),
         ("TRANSPOSE_B", i32::from(op.transpose_b).to_string()),
         ("VECTOR_A", fours(if op.transpose_a { s.m } else { s.k })),

@@ -1,6 +1,6 @@
 // Matrix products of row-major matrices, either of which may be stored transposed, and batches of such products.
 //
-// ELEMENT, BIAS_ELEMENT: types of the matrices and of the bias. TILE_M × TILE_N: sums of a block; THREAD_M × THREAD_N: of a thread;
+// ELEMENT, BIAS_ELEMENT, RESULT_ELEMENT: types of the matrices, of the bias and of the product. TILE_M × TILE_N: sums of a block; THREAD_M × THREAD_N: of a thread;
 // SLICES: see product.cuh. VECTOR_A, VECTOR_B: rows of the operand as it is stored are multiples of 4 elements.
 #include "product.cuh"
 
@@ -9,6 +9,9 @@
 #endif
 #ifndef BIAS_ELEMENT
 #define BIAS_ELEMENT ELEMENT
+#endif
+#ifndef RESULT_ELEMENT
+#define RESULT_ELEMENT ELEMENT
 #endif
 #ifndef TILE_M
 #define TILE_M 128
@@ -31,6 +34,7 @@
 #endif
 
 typedef ELEMENT T;
+typedef RESULT_ELEMENT R;
 typedef Wide<T> A;
 typedef Product<A, TILE_M, TILE_N, THREAD_M, THREAD_N, SLICES> Tile;
 
@@ -55,17 +59,17 @@ struct Sizes {
 };
 
 // What becomes of a sum. Without a bias the pointer is null.
-__device__ __forceinline__ T finish(A sum, const BIAS_ELEMENT *bias, int column, int relu) {
+__device__ __forceinline__ R finish(A sum, const BIAS_ELEMENT *bias, int column, int relu) {
     if (bias) sum += A(widen(bias[column]));
     // Written so that a NaN stays one.
     if (relu && sum < A(0)) sum = A(0);
-    return narrow<T>(sum);
+    return narrow<R>(sum);
 }
 
 // Blocks: x over products and their tiles, columns fastest; y over parts of the depth. With several parts the sums go to
 // `parts` [part][product][m][n], and `matmul_finish` adds them.
 extern "C" __global__ void __launch_bounds__(Tile::THREADS, RESIDENT)
-matmul(const T *__restrict__ a, const T *__restrict__ b, const BIAS_ELEMENT *__restrict__ bias, T *__restrict__ c, A *__restrict__ parts, const Sizes size) {
+matmul(const T *__restrict__ a, const T *__restrict__ b, const BIAS_ELEMENT *__restrict__ bias, R *__restrict__ c, A *__restrict__ parts, const Sizes size) {
     __shared__ typename Tile::Shared shared;
     const int across = (size.n + TILE_N - 1) / TILE_N;
     const int down = (size.m + TILE_M - 1) / TILE_M;
@@ -78,14 +82,14 @@ matmul(const T *__restrict__ a, const T *__restrict__ b, const BIAS_ELEMENT *__r
     tile.accumulate(left, right, (end - begin + Tile::DEPTH - 1) / Tile::DEPTH, shared);
     const i64 product = (i64)size.m * size.n;
     const bool vector = size.n % 4 == 0;
-    T *const to = c + batch * product;
+    R *const to = c + batch * product;
     A *const part = parts + ((i64)blockIdx.y * size.batch + batch) * product;
     tile.for_each_quad([&](int i, int j, const Quad<A> &values) {
         const i64 at = (i64)(row + i) * size.n + column + j;
         const int count = size.n - column - j;
         if (row + i >= size.m || count <= 0) return;
         if (gridDim.y > 1) return write_quad(part + at, values, count, vector);
-        Quad<T> quad;
+        Quad<R> quad;
 #pragma unroll
         for (int l = 0; l < 4; l++) quad.at[l] = finish(values.at[l], bias, min(column + j + l, size.n - 1), size.relu);
         write_quad(to + at, quad, count, vector);
@@ -93,7 +97,7 @@ matmul(const T *__restrict__ a, const T *__restrict__ b, const BIAS_ELEMENT *__r
 }
 
 // Adds the parts in their order.
-extern "C" __global__ void matmul_finish(const A *__restrict__ parts, const BIAS_ELEMENT *__restrict__ bias, T *__restrict__ c, const i64 elements, const int n, const int count, const int relu) {
+extern "C" __global__ void matmul_finish(const A *__restrict__ parts, const BIAS_ELEMENT *__restrict__ bias, R *__restrict__ c, const i64 elements, const int n, const int count, const int relu) {
     for (i64 at = first_element(); at < elements; at += element_stride()) {
         A sum = A(0);
         for (int part = 0; part < count; part++) sum += parts[part * elements + at];
