@@ -5,11 +5,11 @@
 
 mod common;
 
-use common::{splitmix64, stream, uniform};
+use common::{splitmix64, uniform};
 use neurona::loss::{BCELoss, BCEWithLogitsLoss, NLLLoss};
 use neurona::{
-    Conv2dOptions, CrossEntropyOptions, DType, Device, PadMode, PoolOptions, Reduction, Result, RunningStats, Tensor,
-    no_grad,
+    Conv2dOptions, CrossEntropyOptions, DType, Device, PadMode, PoolOptions, Reduction, Result, RunningStats, Shape,
+    Tensor, no_grad,
 };
 
 /// Wide enough that rounding (1e-16 / STEP) and curvature (STEP²) both stay near 1e-11.
@@ -39,6 +39,19 @@ macro_rules! gradient_check {
     };
 }
 
+thread_local! {
+    /// Where the present check runs: constants of its expression must be there too.
+    static HERE: std::cell::Cell<Device> = const { std::cell::Cell::new(Device::Cpu) };
+}
+
+fn stream(seed: u64, shape: impl Into<Shape>, dtype: DType, low: f64, high: f64) -> Result<Tensor> {
+    common::stream(seed, shape, dtype, low, high)?.to(HERE.get())
+}
+
+fn constant(values: impl Into<Tensor>) -> Result<Tensor> {
+    values.into().to(HERE.get())
+}
+
 /// A number between 0.1 and 1, or between −1 and −0.1.
 fn away_from_zero(seed: u64, i: u64) -> f64 {
     let u = uniform(seed, i);
@@ -46,6 +59,7 @@ fn away_from_zero(seed: u64, i: u64) -> f64 {
 }
 
 fn check(shapes: &[&[usize]], device: Device, f: impl Fn(&[Tensor]) -> Result<Tensor>) -> Result<()> {
+    HERE.set(device);
     let values: Vec<Vec<f64>> = shapes
         .iter()
         .enumerate()
@@ -58,7 +72,7 @@ fn check(shapes: &[&[usize]], device: Device, f: impl Fn(&[Tensor]) -> Result<Te
     };
     let leaves = tensors(&values)?.iter().map(Tensor::requires_grad).collect::<Result<Vec<_>>>()?;
     let y = f(&leaves)?;
-    let dy = stream(99, y.shape(), DType::F64, -1.0, 1.0)?.to(device)?;
+    let dy = stream(99, y.shape(), DType::F64, -1.0, 1.0)?;
     y.mul(&dy)?.sum()?.backward()?;
     let loss = |values: &[Vec<f64>]| -> Result<f64> { f(&tensors(values)?)?.mul(&dy)?.sum()?.item::<f64>() };
     let mut moved = values.clone();
@@ -189,13 +203,13 @@ gradient_check!(slice_empty, |x| x[0].slice(1, 1, 3, 1), [0, 5]);
 gradient_check!(select, |x| x[0].select(1, -2), [2, 5, 3]);
 gradient_check!(split, |x| &x[0].split(3, 1)?[2] * &x[0].split(3, 1)?[0].narrow(1, 0, 1)?, [2, 7]);
 gradient_check!(chunk, |x| x[0].chunk(2, 0)?[0].mul(&x[0].chunk(2, 0)?[1]), [4, 3]);
-gradient_check!(index_select, |x| x[0].index_select(0, &Tensor::from([3i64, 0, 3, 3, 1])), [4, 3]);
-gradient_check!(index_select_last, |x| x[0].index_select(-1, &Tensor::from([1i64, 1])), [2, 3, 2]);
-gradient_check!(index_select_empty, |x| x[0].index_select(1, &Tensor::from([1i64, 1])), [0, 3]);
-gradient_check!(index_select_scalar_rows, |x| x[0].index_select(0, &Tensor::from([1i64, 0, 1, 4])), [5]);
-gradient_check!(gather, |x| x[0].gather(1, &Tensor::from([[1i64, 1, 0], [2, 0, 2]])), [2, 3]);
-gradient_check!(gather_fewer, |x| x[0].gather(0, &Tensor::from([[1i64, 1], [2, 0]])), [3, 4]);
-gradient_check!(gather_inner, |x| x[0].gather(0, &Tensor::from([[[1i64, 1]], [[2, 0]]])), [3, 1, 2]);
+gradient_check!(index_select, |x| x[0].index_select(0, &constant([3i64, 0, 3, 3, 1])?), [4, 3]);
+gradient_check!(index_select_last, |x| x[0].index_select(-1, &constant([1i64, 1])?), [2, 3, 2]);
+gradient_check!(index_select_empty, |x| x[0].index_select(1, &constant([1i64, 1])?), [0, 3]);
+gradient_check!(index_select_scalar_rows, |x| x[0].index_select(0, &constant([1i64, 0, 1, 4])?), [5]);
+gradient_check!(gather, |x| x[0].gather(1, &constant([[1i64, 1, 0], [2, 0, 2]])?), [2, 3]);
+gradient_check!(gather_fewer, |x| x[0].gather(0, &constant([[1i64, 1], [2, 0]])?), [3, 4]);
+gradient_check!(gather_inner, |x| x[0].gather(0, &constant([[[1i64, 1]], [[2, 0]]])?), [3, 1, 2]);
 gradient_check!(flip, |x| x[0].flip(&[0, -1]), [2, 3, 5]);
 gradient_check!(flip_empty, |x| x[0].flip(&[0, 1]), [0, 3]);
 gradient_check!(roll, |x| x[0].roll(&[2, -1], &[1, 0]), [3, 5]);
@@ -220,7 +234,7 @@ gradient_check!(
 gradient_check!(prod, |x| x[0].prod(), [3, 4]);
 gradient_check!(prod_rows, |x| x[0].prod_dims(&[0], false), [5, 3]);
 gradient_check!(prod_outer, |x| x[0].prod_dims(&[0, 2], true), [2, 3, 4]);
-gradient_check!(prod_one_zero, |x| x[0].mul(&Tensor::from([0.0f64, 1.0, 2.0]))?.prod_dims(&[1], false), [2, 3]);
+gradient_check!(prod_one_zero, |x| x[0].mul(&constant([0.0f64, 1.0, 2.0])?)?.prod_dims(&[1], false), [2, 3]);
 gradient_check!(prod_nothing, |x| x[0].prod_dims(&[0], false), [0, 3]);
 gradient_check!(norm_1, |x| x[0].norm(1.0, &[1], false), [3, 5]);
 gradient_check!(norm_2, |x| x[0].norm(2.0, &[0, 2], true), [2, 3, 5]);
@@ -375,6 +389,7 @@ gradient_check!(log_softmax_rows, |x| x[0].log_softmax(0), [5, 3]);
 fn cross_entropy(x: &Tensor, reduction: Reduction, label_smoothing: f64, ignore_index: i64) -> Result<Tensor> {
     let (rows, classes) = (x.shape()[0], x.shape()[1]);
     let target = Tensor::from_vec((0..rows as i64).map(|i| (i * 7 + 3) % classes as i64).collect(), [rows])?;
+    let target = constant(target)?;
     x.cross_entropy_with(&target, CrossEntropyOptions { reduction, label_smoothing, ignore_index })
 }
 gradient_check!(cross_entropy_mean, |x| cross_entropy(&x[0], Reduction::Mean, 0.0, -100), [4, 10]);
@@ -417,7 +432,7 @@ fn soft_target(shape: &[usize]) -> Result<Tensor> {
     stream(31, shape, DType::F64, 0.0, 1.0)
 }
 fn classes(rows: usize, classes: usize) -> Result<Tensor> {
-    Tensor::from_vec((0..rows).map(|i| ((i * 7 + 3) % classes) as i64).collect(), [rows])
+    constant(Tensor::from_vec((0..rows).map(|i| ((i * 7 + 3) % classes) as i64).collect(), [rows])?)
 }
 gradient_check!(bce, |x| probability(&x[0])?.binary_cross_entropy(&soft_target(&[5, 3])?), [5, 3]);
 gradient_check!(bce_none, |x| probability(&x[0])?.binary_cross_entropy_with(&soft_target(&[7])?, Reduction::None), [7]);
@@ -532,7 +547,7 @@ gradient_check!(
     small_network,
     |x| {
         let y = conv(&x[..3], [1, 1], [1, 1], [1, 1], 1)?.relu()?.max_pool2d(PoolOptions::square(2))?;
-        y.flatten(1, -1)?.linear(&x[3], Some(&x[4]))?.relu()?.cross_entropy(&Tensor::from([1i64, 2]))
+        y.flatten(1, -1)?.linear(&x[3], Some(&x[4]))?.relu()?.cross_entropy(&constant([1i64, 2])?)
     },
     [2, 2, 4, 4],
     [3, 2, 3, 3],

@@ -26,8 +26,8 @@ impl Tensor {
             let cells = self.reshape([n, c, h, 1, w, 1])?;
             return cells.broadcast_to([n, c, h, oh / h, w, ow / w])?.reshape([n, c, oh, ow]);
         }
-        let rows = if oh == h { self.clone() } else { self.index_select(2, &nearest(h, oh)?)? };
-        if ow == w { Ok(rows) } else { rows.index_select(3, &nearest(w, ow)?) }
+        let rows = if oh == h { self.clone() } else { self.index_select(2, &nearest(h, oh)?.to(self.device())?)? };
+        if ow == w { Ok(rows) } else { rows.index_select(3, &nearest(w, ow)?.to(self.device())?) }
     }
 }
 

@@ -23,7 +23,8 @@ pub(super) fn candidates(
     gpu: &Gpu,
 ) -> Result<Vec<Candidate>> {
     let (dtype, out) = (inputs[0].meta.dtype, output.meta.dtype);
-    let wanted = kernels() != Kernels::Own && matches!(dtype, DType::F32 | DType::F16 | DType::BF16);
+    let some = s.batch * s.m * s.n * s.k > 0 && matches!(dtype, DType::F32 | DType::F16 | DType::BF16);
+    let wanted = kernels() != Kernels::Own && some;
     let Some(cublas) = wanted.then(|| CublasLt::of(gpu).ok()).flatten() else { return Ok(Vec::new()) };
     let mut problem = MatrixProblem::dense(dtype, [s.batch, s.m, s.n, s.k], [op.transpose_a, op.transpose_b]);
     problem.output = out;

@@ -16,8 +16,10 @@ use std::sync::Arc;
 /// As many as are worth timing; the fastest are among cuDNN's first guesses.
 const LIMITS: Limits = Limits { plans: 8, workspace: 1 << 30 };
 
-fn cudnn(dtype: DType, gpu: &Gpu) -> Option<Arc<Cudnn>> {
-    let wanted = kernels() != Kernels::Own && matches!(dtype, DType::F32 | DType::F16 | DType::BF16);
+fn cudnn(g: &Geometry, dtype: DType, gpu: &Gpu) -> Option<Arc<Cudnn>> {
+    // It refuses empty batches.
+    let some = g.n * g.c * g.k * g.oh() * g.ow() > 0 && matches!(dtype, DType::F32 | DType::F16 | DType::BF16);
+    let wanted = kernels() != Kernels::Own && some;
     if wanted { Cudnn::of(gpu).ok() } else { None }
 }
 
@@ -72,7 +74,7 @@ pub(super) fn forward(
     epilogue: &Epilogue,
     gpu: &Gpu,
 ) -> Result<Vec<Candidate>> {
-    let Some(cudnn) = cudnn(image, gpu) else { return Ok(Vec::new()) };
+    let Some(cudnn) = cudnn(g, image, gpu) else { return Ok(Vec::new()) };
     let mut workspace = Workspace::default();
     let packed = workspace.take(filter_bytes(g, image));
     let scale = epilogue.scale.map(|(i, dtype)| (Argument::Input(i), dtype));
@@ -109,7 +111,7 @@ pub(super) fn forward(
 }
 
 pub(super) fn input_grad(g: &Geometry, image: DType, weight: DType, gpu: &Gpu) -> Result<Vec<Candidate>> {
-    let Some(cudnn) = cudnn(image, gpu) else { return Ok(Vec::new()) };
+    let Some(cudnn) = cudnn(g, image, gpu) else { return Ok(Vec::new()) };
     let mut workspace = Workspace::default();
     let packed = workspace.take(filter_bytes(g, image));
     let before = vec![pack::filters(shape(g), (Argument::Input(1), weight), None, (packed.clone(), image), gpu)?];
@@ -126,7 +128,7 @@ pub(super) fn input_grad(g: &Geometry, image: DType, weight: DType, gpu: &Gpu) -
 }
 
 pub(super) fn weight_grad(g: &Geometry, image: DType, out: DType, bias: bool, gpu: &Gpu) -> Result<Vec<Candidate>> {
-    let Some(cudnn) = cudnn(image, gpu) else { return Ok(Vec::new()) };
+    let Some(cudnn) = cudnn(g, image, gpu) else { return Ok(Vec::new()) };
     let mut workspace = Workspace::default();
     let packed = workspace.take(filter_bytes(g, image));
     let mut after = vec![pack::unpacked(shape(g), (packed.clone(), image), (Argument::Output(0), out), gpu)?];
