@@ -41,7 +41,7 @@ macro_rules! gradient_check {
 
 thread_local! {
     /// Where the present check runs: constants of its expression must be there too.
-    static HERE: std::cell::Cell<Device> = const { std::cell::Cell::new(Device::Cpu) };
+    static HERE: core::cell::Cell<Device> = const { core::cell::Cell::new(Device::Cpu) };
 }
 
 fn stream(seed: u64, shape: impl Into<Shape>, dtype: DType, low: f64, high: f64) -> Result<Tensor> {
