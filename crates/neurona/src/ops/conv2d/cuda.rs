@@ -6,6 +6,9 @@
 mod depthwise;
 mod direct;
 mod gather;
+mod hopper;
+mod hopper_weights;
+mod parts;
 mod vendor;
 mod weight_grad;
 
@@ -25,11 +28,19 @@ pub(super) struct Epilogue {
     pub relu: bool,
 }
 
-/// Ours first: it is what runs when nothing is timed.
-fn candidates(own: Box<dyn Kernel>, vendor: Vec<Candidate>) -> Vec<Candidate> {
-    let mut all = vec![Candidate { name: "own".into(), vendor: false, kernel: own }];
+/// Ours first: they are what runs when nothing is timed. Where Hopper's tensor cores can do it, nothing else of ours
+/// comes near.
+fn candidates(
+    hopper: Vec<Candidate>,
+    own: impl FnOnce() -> Result<Box<dyn Kernel>>,
+    vendor: Vec<Candidate>,
+) -> Result<Vec<Candidate>> {
+    let mut all = hopper;
+    if all.is_empty() {
+        all.push(Candidate { name: "own".into(), vendor: false, kernel: own()? });
+    }
     all.extend(vendor);
-    all
+    Ok(all)
 }
 
 /// Operands: images, filters, and those of the epilogue.
@@ -43,7 +54,9 @@ pub(super) fn forward(
     let (image, weight) = (inputs[0].meta.dtype, inputs[1].meta.dtype);
     let vendor = vendor::forward(g, image, weight, epilogue, gpu)?;
     let problem = format!("conv2d forward {g:?} {image} {weight} {epilogue:?}");
-    choose(&problem, inputs, outputs, candidates(gather::forward(g, image, weight, epilogue, gpu)?, vendor), gpu)
+    let hopper = hopper::forward(g, image, weight, epilogue, gpu)?;
+    let all = candidates(hopper, || gather::forward(g, image, weight, epilogue, gpu), vendor)?;
+    choose(&problem, inputs, outputs, all, gpu)
 }
 
 /// Operands: the gradient by the output, filters.
@@ -51,7 +64,9 @@ pub(super) fn input_grad(g: &Geometry, inputs: &[Operand], outputs: &[Operand], 
     let (image, weight) = (inputs[0].meta.dtype, inputs[1].meta.dtype);
     let vendor = vendor::input_grad(g, image, weight, gpu)?;
     let problem = format!("conv2d input_grad {g:?} {image} {weight}");
-    choose(&problem, inputs, outputs, candidates(gather::input_grad(g, image, weight, gpu)?, vendor), gpu)
+    let hopper = hopper::input_grad(g, image, weight, gpu)?;
+    let all = candidates(hopper, || gather::input_grad(g, image, weight, gpu), vendor)?;
+    choose(&problem, inputs, outputs, all, gpu)
 }
 
 /// Operands: images, the gradient by the output. Results: gradients by the filters and, with `bias`, by the bias.
@@ -65,7 +80,9 @@ pub(super) fn weight_grad(
     let (image, out) = (inputs[0].meta.dtype, outputs[0].meta.dtype);
     let vendor = vendor::weight_grad(g, image, out, bias, gpu)?;
     let problem = format!("conv2d weight_grad {g:?} {image} {out} {bias}");
-    choose(&problem, inputs, outputs, candidates(weight_grad::weight_grad(g, image, out, bias, gpu)?, vendor), gpu)
+    let hopper = hopper_weights::weight_grad(g, image, out, bias, gpu)?;
+    let all = candidates(hopper, || weight_grad::weight_grad(g, image, out, bias, gpu), vendor)?;
+    choose(&problem, inputs, outputs, all, gpu)
 }
 
 /// The sizes as kernels take them (`Geometry` in conv2d.cuh), or which of them are too large to count there.

@@ -1,6 +1,7 @@
 //! Matrix products: `matmul`, `linear`.
 
 mod cuda;
+mod hopper;
 mod vendor;
 
 use super::{At, Op, Operation, one};
@@ -127,6 +128,11 @@ impl Operation for MatMul {
         let kernel = cuda::matmul(self, &sizes, inputs, outputs[0].meta.dtype, gpu)?;
         let own = Candidate { name: "own".into(), vendor: false, kernel };
         let mut candidates = vec![own];
+        let mut candidates = hopper::candidates(self, &sizes, inputs, &outputs[0], gpu)?;
+        if candidates.is_empty() {
+            let kernel = cuda::matmul(self, &sizes, inputs, gpu)?;
+            candidates.push(Candidate { name: "own".into(), vendor: false, kernel });
+        }
         candidates.extend(vendor::candidates(self, &sizes, inputs, &outputs[0], gpu)?);
         let problem = format!("{self:?} {sizes:?} {} {}", inputs[0].meta.dtype, outputs[0].meta.dtype);
         choose(&problem, inputs, outputs, candidates, gpu)
