@@ -125,12 +125,9 @@ impl Operation for MatMul {
     fn cuda(&self, inputs: &[Operand], outputs: &[Operand], gpu: &Gpu) -> Result<Box<dyn crate::cuda::kernel::Kernel>> {
         let sizes = self.sizes(&inputs[0].meta, &inputs[1].meta);
         let sizes = sizes.ok_or_else(|| Error::op("matmul", "the sizes were checked when it was made"))?;
-        let kernel = cuda::matmul(self, &sizes, inputs, outputs[0].meta.dtype, gpu)?;
-        let own = Candidate { name: "own".into(), vendor: false, kernel };
-        let mut candidates = vec![own];
         let mut candidates = hopper::candidates(self, &sizes, inputs, &outputs[0], gpu)?;
         if candidates.is_empty() {
-            let kernel = cuda::matmul(self, &sizes, inputs, gpu)?;
+            let kernel = cuda::matmul(self, &sizes, inputs, outputs[0].meta.dtype, gpu)?;
             candidates.push(Candidate { name: "own".into(), vendor: false, kernel });
         }
         candidates.extend(vendor::candidates(self, &sizes, inputs, &outputs[0], gpu)?);
