@@ -106,7 +106,7 @@ impl Runner {
         let gpu = self.gpu;
         let actual: Vec<Arc<Storage>> =
             resident.movers.iter().map(|mover| mover.storage(trace, kept, gpu)).collect::<Result<_>>()?;
-        let moved = resident.bind(plan, &actual, arena, gpu)?;
+        let moved = resident.bind(plan, &actual, arena, gpu).map_err(|e| advise(e, plan, trace))?;
         let guard = gpu.stream()?;
         let stream = *guard;
         if let Some(block) = &resident.numbers {
@@ -277,7 +277,7 @@ fn examine(plan: &Plan, table: &[u64], gpu: &Gpu, stream: Stream) -> Result<()> 
 }
 
 /// Adds to an error for lack of memory what takes the most, and a batch that may fit.
-fn advise(error: Error, plan: &Plan, trace: &Trace) -> Error {
+pub(crate) fn advise(error: Error, plan: &Plan, trace: &Trace) -> Error {
     let Error::OutOfMemory { asked, free, total, .. } = error else { return error };
     let mut largest: Vec<(String, usize)> = plan
         .steps

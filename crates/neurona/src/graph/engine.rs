@@ -332,7 +332,7 @@ fn run(
                 // The leaf and the pool hold it, and this very handle: nobody else.
                 match own.filter(|storage| Arc::strong_count(storage) == 3) {
                     Some(storage) => storage,
-                    None => storage::take(device, *bytes)?,
+                    None => storage::take(device, *bytes).map_err(|e| cuda::runner::advise(e, plan, trace))?,
                 }
             }
         });
