@@ -217,6 +217,16 @@ bool compile(_nvrtcProgram &program, const std::vector<std::string> &defined) {
     return done;
 }
 
+// Keeps a program as it was given, so that a GPU's compiler can try it too: name and options in the first line.
+void record(const _nvrtcProgram &program, int count, const char *const *options) {
+    std::string folder = environment("NEURONA_EMULATOR_PROGRAMS", "");
+    if (folder.empty()) return;
+    std::string content = "// " + program.name;
+    for (int i = 0; i < count; ++i) content += std::string(" ") + options[i];
+    content += "\n" + program.source;
+    write_file(folder + "/" + fingerprint({content}) + ".cu", content);
+}
+
 nvrtcResult give(const std::string &content, char *to) {
     memcpy(to, content.data(), content.size());
     return NVRTC_SUCCESS;
@@ -266,6 +276,7 @@ EXPORT nvrtcResult nvrtcDestroyProgram(nvrtcProgram *program) {
 
 EXPORT nvrtcResult nvrtcCompileProgram(nvrtcProgram program, int count, const char *const *options) {
     if (!program) return NVRTC_ERROR_INVALID_PROGRAM;
+    record(*program, count, options);
     return compile(*program, definitions(count, options)) ? NVRTC_SUCCESS : NVRTC_ERROR_COMPILATION;
 }
 
