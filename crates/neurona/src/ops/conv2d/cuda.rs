@@ -13,6 +13,7 @@ use super::cpu::Geometry;
 use crate::cuda::Gpu;
 use crate::cuda::choice::{Candidate, choose};
 use crate::cuda::kernel::{Argument, Kernel};
+use crate::cuda::product::Units;
 use crate::graph::ir::Operand;
 use crate::tensor::DType;
 use crate::{Error, Result};
@@ -25,11 +26,24 @@ pub(super) struct Epilogue {
     pub relu: bool,
 }
 
-/// Ours first: it is what runs when nothing is timed.
-fn candidates(own: Box<dyn Kernel>, vendor: Vec<Candidate>) -> Vec<Candidate> {
-    let mut all = vec![Candidate { name: "own".into(), vendor: false, kernel: own }];
-    all.extend(vendor);
-    all
+/// Ours first: they are what runs when nothing is timed.
+fn candidates(mut own: Vec<Candidate>, vendor: Vec<Candidate>) -> Vec<Candidate> {
+    own.extend(vendor);
+    own
+}
+
+/// A kernel for a special case, and the product that can do it as well where it runs on tensor cores: which of the two is
+/// faster depends on the shape.
+fn special(
+    kernel: Box<dyn Kernel>,
+    units: Units,
+    product: impl FnOnce() -> Result<Candidate>,
+) -> Result<Vec<Candidate>> {
+    let mut own = vec![Candidate { name: "own".into(), vendor: false, kernel }];
+    if units.tensor_cores {
+        own.push(product()?);
+    }
+    Ok(own)
 }
 
 /// Operands: images, filters, and those of the epilogue.

@@ -2,8 +2,9 @@
 
 use super::{MatMul, Sizes};
 use crate::cpu::gemm::Activation;
-use crate::cuda::kernel::{Argument, Grid, Kernel, Launch, Launches};
-use crate::cuda::product::{Cut, Products};
+use crate::cuda::choice::Candidate;
+use crate::cuda::kernel::{Argument, Grid, Launch, Launches};
+use crate::cuda::product::{Cut, Products, Units};
 use crate::cuda::{Gpu, Source, cuda_type};
 use crate::graph::ir::Operand;
 use crate::tensor::DType;
@@ -11,17 +12,36 @@ use crate::{Error, Result};
 
 const SOURCE: Source = Source::embedded("matmul.cu", include_str!("matmul.cu"));
 
-pub(super) fn matmul(op: &MatMul, s: &Sizes, inputs: &[Operand], result: DType, gpu: &Gpu) -> Result<Box<dyn Kernel>> {
+/// Below this a product leaves tensor cores mostly idle, and ordinary units may be as fast.
+const SMALL: usize = 16;
+
+/// Ours: on tensor cores where there are, and on ordinary units where those may be the better ones.
+pub(super) fn candidates(
+    op: &MatMul,
+    s: &Sizes,
+    inputs: &[Operand],
+    result: DType,
+    gpu: &Gpu,
+) -> Result<Vec<Candidate>> {
+    let units = Units::of(gpu, inputs[0].meta.dtype);
+    let mut all = vec![matmul(op, s, inputs, result, units, gpu)?];
+    if units.tensor_cores && s.m.min(s.n).min(s.k) < SMALL {
+        all.push(matmul(op, s, inputs, result, units.ordinary(), gpu)?);
+    }
+    Ok(all)
+}
+
+fn matmul(op: &MatMul, s: &Sizes, inputs: &[Operand], result: DType, units: Units, gpu: &Gpu) -> Result<Candidate> {
     let (a, b) = (&inputs[0].meta, &inputs[1].meta);
     let [m, n, k, batch] = [s.m, s.n, s.k, s.batch].map(i32::try_from);
     let (Ok(m), Ok(n), Ok(k), Ok(batch)) = (m, n, k, batch) else {
         return Err(Error::op("matmul", "a size is larger than kernels for GPUs can count"));
     };
     let products = Products { rows: s.m, columns: s.n, depth: s.k, count: s.batch, always_finished: false };
-    let Cut { tile, parts, part } = products.cut(a.dtype, gpu.multiprocessors());
+    let rows = [if op.transpose_a { s.m } else { s.k }, if op.transpose_b { s.k } else { s.n }];
+    let Cut { tile, parts, part } = products.cut(units, rows);
     let blocks = u32::try_from(tile.count(s.m, s.n) * s.batch)
         .map_err(|_| Error::op("matmul", "needs more blocks than a GPU can count"))?;
-    let fours = |columns: usize| i32::from(columns.is_multiple_of(4)).to_string();
     let mut macros = tile.macros();
     macros.extend([
         ("ELEMENT", cuda_type(a.dtype).into()),
@@ -29,8 +49,8 @@ pub(super) fn matmul(op: &MatMul, s: &Sizes, inputs: &[Operand], result: DType, 
         ("RESULT_ELEMENT", cuda_type(result).into()),
         ("TRANSPOSE_A", i32::from(op.transpose_a).to_string()),
         ("TRANSPOSE_B", i32::from(op.transpose_b).to_string()),
-        ("VECTOR_A", fours(if op.transpose_a { s.m } else { s.k })),
-        ("VECTOR_B", fours(if op.transpose_b { s.k } else { s.n })),
+        ("PIECE_A", tile.piece(rows[0]).to_string()),
+        ("PIECE_B", tile.piece(rows[1]).to_string()),
     ]);
     let step = |shape: &[usize], size: usize| if shape.len() == 3 && shape[0] > 1 { size as i64 } else { 0 };
     let relu = i32::from(op.activation == Activation::Relu);
@@ -70,9 +90,10 @@ pub(super) fn matmul(op: &MatMul, s: &Sizes, inputs: &[Operand], result: DType, 
         });
     }
     let sum_bytes = if a.dtype == DType::F64 { 8 } else { 4 };
-    Ok(Box::new(Launches {
+    let kernel = Launches {
         launches,
         workspace: if parts > 1 { parts * elements * sum_bytes } else { 0 },
         flops: 2 * (elements * s.k) as u64,
-    }))
+    };
+    Ok(Candidate { name: tile.candidate(), vendor: false, kernel: Box::new(kernel) })
 }

@@ -7,7 +7,7 @@ use super::{At, Op, Operation, one};
 use crate::cpu::gemm::{Activation, MatLayout, MatMul as Kernel32, MatMulReference};
 use crate::cpu::kernel::Kernel;
 use crate::cuda::Gpu;
-use crate::cuda::choice::{Candidate, choose};
+use crate::cuda::choice::choose;
 use crate::graph::ir::Operand;
 use crate::graph::node::Metas;
 use crate::tensor::{DType, Meta, Shape, Tensor, here};
@@ -124,9 +124,7 @@ impl Operation for MatMul {
     fn cuda(&self, inputs: &[Operand], outputs: &[Operand], gpu: &Gpu) -> Result<Box<dyn crate::cuda::kernel::Kernel>> {
         let sizes = self.sizes(&inputs[0].meta, &inputs[1].meta);
         let sizes = sizes.ok_or_else(|| Error::op("matmul", "the sizes were checked when it was made"))?;
-        let kernel = cuda::matmul(self, &sizes, inputs, outputs[0].meta.dtype, gpu)?;
-        let own = Candidate { name: "own".into(), vendor: false, kernel };
-        let mut candidates = vec![own];
+        let mut candidates = cuda::candidates(self, &sizes, inputs, outputs[0].meta.dtype, gpu)?;
         candidates.extend(vendor::candidates(self, &sizes, inputs, &outputs[0], gpu)?);
         let problem = format!("{self:?} {sizes:?} {} {}", inputs[0].meta.dtype, outputs[0].meta.dtype);
         choose(&problem, inputs, outputs, candidates, gpu)
