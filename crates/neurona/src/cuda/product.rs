@@ -49,8 +49,8 @@ const TENSOR_TILES: [Tile; 6] = [
     tensor_tile(32, 32, (32, 32), 4, 4, 200.0),
 ];
 
-/// Values that come one by one pass through registers, which larger tiles have none left for.
-const SINGLE_VALUE_TENSOR_TILES: [Tile; 3] = [
+/// Values that come one by one pass through registers, and pairs need many addresses: larger tiles have no room for them.
+const NARROW_TENSOR_TILES: [Tile; 3] = [
     tensor_tile(64, 64, (32, 32), 1, 2, 200.0),
     tensor_tile(128, 32, (32, 32), 1, 2, 180.0),
     tensor_tile(32, 32, (32, 32), 4, 2, 100.0),
@@ -156,8 +156,8 @@ impl Units {
         match (self.dtype, self.tensor_cores) {
             (DType::F64, _) => &F64_TILES,
             (_, false) => &TILES,
-            _ if rows.iter().all(|size| size.is_multiple_of(2)) => &TENSOR_TILES,
-            _ => &SINGLE_VALUE_TENSOR_TILES,
+            _ if rows.iter().all(|size| size.is_multiple_of(4)) => &TENSOR_TILES,
+            _ => &NARROW_TENSOR_TILES,
         }
     }
 }
