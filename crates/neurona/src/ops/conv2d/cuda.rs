@@ -28,18 +28,12 @@ pub(super) struct Epilogue {
     pub relu: bool,
 }
 
-/// Ours first: they are what runs when nothing is timed. Where Hopper's tensor cores can do it, nothing else of ours
-/// comes near.
-fn candidates(
-    hopper: Vec<Candidate>,
-    own: impl FnOnce() -> Result<Box<dyn Kernel>>,
-    vendor: Vec<Candidate>,
-) -> Result<Vec<Candidate>> {
+/// Our own. Where Hopper's tensor cores can do it, nothing else of ours comes near.
+fn candidates(hopper: Vec<Candidate>, own: impl FnOnce() -> Result<Box<dyn Kernel>>) -> Result<Vec<Candidate>> {
     let mut all = hopper;
     if all.is_empty() {
         all.push(Candidate { name: "own".into(), vendor: false, kernel: own()? });
     }
-    all.extend(vendor);
     Ok(all)
 }
 
@@ -52,21 +46,21 @@ pub(super) fn forward(
     gpu: &Gpu,
 ) -> Result<Box<dyn Kernel>> {
     let (image, weight) = (inputs[0].meta.dtype, inputs[1].meta.dtype);
-    let vendor = vendor::forward(g, image, weight, epilogue, gpu)?;
+    let vendor = |name: Option<&str>| vendor::forward(g, image, weight, epilogue, name, gpu);
     let problem = format!("conv2d forward {g:?} {image} {weight} {epilogue:?}");
     let hopper = hopper::forward(g, image, weight, epilogue, gpu)?;
-    let all = candidates(hopper, || gather::forward(g, image, weight, epilogue, gpu), vendor)?;
-    choose(&problem, inputs, outputs, all, gpu)
+    let all = candidates(hopper, || gather::forward(g, image, weight, epilogue, gpu))?;
+    choose(&problem, inputs, outputs, all, vendor, gpu)
 }
 
 /// Operands: the gradient by the output, filters.
 pub(super) fn input_grad(g: &Geometry, inputs: &[Operand], outputs: &[Operand], gpu: &Gpu) -> Result<Box<dyn Kernel>> {
     let (image, weight) = (inputs[0].meta.dtype, inputs[1].meta.dtype);
-    let vendor = vendor::input_grad(g, image, weight, gpu)?;
+    let vendor = |name: Option<&str>| vendor::input_grad(g, image, weight, name, gpu);
     let problem = format!("conv2d input_grad {g:?} {image} {weight}");
     let hopper = hopper::input_grad(g, image, weight, gpu)?;
-    let all = candidates(hopper, || gather::input_grad(g, image, weight, gpu), vendor)?;
-    choose(&problem, inputs, outputs, all, gpu)
+    let all = candidates(hopper, || gather::input_grad(g, image, weight, gpu))?;
+    choose(&problem, inputs, outputs, all, vendor, gpu)
 }
 
 /// Operands: images, the gradient by the output. Results: gradients by the filters and, with `bias`, by the bias.
@@ -78,11 +72,11 @@ pub(super) fn weight_grad(
     gpu: &Gpu,
 ) -> Result<Box<dyn Kernel>> {
     let (image, out) = (inputs[0].meta.dtype, outputs[0].meta.dtype);
-    let vendor = vendor::weight_grad(g, image, out, bias, gpu)?;
+    let vendor = |name: Option<&str>| vendor::weight_grad(g, image, out, bias, name, gpu);
     let problem = format!("conv2d weight_grad {g:?} {image} {out} {bias}");
     let hopper = hopper_weights::weight_grad(g, image, out, bias, gpu)?;
-    let all = candidates(hopper, || weight_grad::weight_grad(g, image, out, bias, gpu), vendor)?;
-    choose(&problem, inputs, outputs, all, gpu)
+    let all = candidates(hopper, || weight_grad::weight_grad(g, image, out, bias, gpu))?;
+    choose(&problem, inputs, outputs, all, vendor, gpu)
 }
 
 /// The sizes as kernels take them (`Geometry` in conv2d.cuh), or which of them are too large to count there.

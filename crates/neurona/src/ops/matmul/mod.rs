@@ -130,9 +130,9 @@ impl Operation for MatMul {
             let kernel = cuda::matmul(self, &sizes, inputs, outputs[0].meta.dtype, gpu)?;
             candidates.push(Candidate { name: "own".into(), vendor: false, kernel });
         }
-        candidates.extend(vendor::candidates(self, &sizes, inputs, &outputs[0], gpu)?);
+        let vendor = |name: Option<&str>| vendor::candidates(self, &sizes, inputs, &outputs[0], name, gpu);
         let problem = format!("{self:?} {sizes:?} {} {}", inputs[0].meta.dtype, outputs[0].meta.dtype);
-        choose(&problem, inputs, outputs, candidates, gpu)
+        choose(&problem, inputs, outputs, candidates, vendor, gpu)
     }
     fn with_relu(&self) -> Option<Op> {
         Some(MatMul { activation: Activation::Relu, ..self.clone() }.into())
