@@ -6,6 +6,9 @@
 mod depthwise;
 mod direct;
 mod gather;
+mod hopper;
+mod hopper_weights;
+mod parts;
 mod vendor;
 mod weight_grad;
 
@@ -26,10 +29,9 @@ pub(super) struct Epilogue {
     pub relu: bool,
 }
 
-/// Ours first: they are what runs when nothing is timed.
-fn candidates(mut own: Vec<Candidate>, vendor: Vec<Candidate>) -> Vec<Candidate> {
-    own.extend(vendor);
-    own
+/// Our own. Where Hopper's tensor cores can do it, nothing else of ours comes near.
+fn candidates(hopper: Vec<Candidate>, own: impl FnOnce() -> Result<Vec<Candidate>>) -> Result<Vec<Candidate>> {
+    if hopper.is_empty() { own() } else { Ok(hopper) }
 }
 
 /// A kernel for a special case, and the product that can do it as well where it runs on tensor cores: which of the two is
@@ -55,17 +57,21 @@ pub(super) fn forward(
     gpu: &Gpu,
 ) -> Result<Box<dyn Kernel>> {
     let (image, weight) = (inputs[0].meta.dtype, inputs[1].meta.dtype);
-    let vendor = vendor::forward(g, image, weight, epilogue, gpu)?;
+    let vendor = |name: Option<&str>| vendor::forward(g, image, weight, epilogue, name, gpu);
     let problem = format!("conv2d forward {g:?} {image} {weight} {epilogue:?}");
-    choose(&problem, inputs, outputs, candidates(gather::forward(g, image, weight, epilogue, gpu)?, vendor), gpu)
+    let hopper = hopper::forward(g, image, weight, epilogue, gpu)?;
+    let all = candidates(hopper, || gather::forward(g, image, weight, epilogue, gpu))?;
+    choose(&problem, inputs, outputs, all, vendor, gpu)
 }
 
 /// Operands: the gradient by the output, filters.
 pub(super) fn input_grad(g: &Geometry, inputs: &[Operand], outputs: &[Operand], gpu: &Gpu) -> Result<Box<dyn Kernel>> {
     let (image, weight) = (inputs[0].meta.dtype, inputs[1].meta.dtype);
-    let vendor = vendor::input_grad(g, image, weight, gpu)?;
+    let vendor = |name: Option<&str>| vendor::input_grad(g, image, weight, name, gpu);
     let problem = format!("conv2d input_grad {g:?} {image} {weight}");
-    choose(&problem, inputs, outputs, candidates(gather::input_grad(g, image, weight, gpu)?, vendor), gpu)
+    let hopper = hopper::input_grad(g, image, weight, gpu)?;
+    let all = candidates(hopper, || gather::input_grad(g, image, weight, gpu))?;
+    choose(&problem, inputs, outputs, all, vendor, gpu)
 }
 
 /// Operands: images, the gradient by the output. Results: gradients by the filters and, with `bias`, by the bias.
@@ -77,9 +83,11 @@ pub(super) fn weight_grad(
     gpu: &Gpu,
 ) -> Result<Box<dyn Kernel>> {
     let (image, out) = (inputs[0].meta.dtype, outputs[0].meta.dtype);
-    let vendor = vendor::weight_grad(g, image, out, bias, gpu)?;
+    let vendor = |name: Option<&str>| vendor::weight_grad(g, image, out, bias, name, gpu);
     let problem = format!("conv2d weight_grad {g:?} {image} {out} {bias}");
-    choose(&problem, inputs, outputs, candidates(weight_grad::weight_grad(g, image, out, bias, gpu)?, vendor), gpu)
+    let hopper = hopper_weights::weight_grad(g, image, out, bias, gpu)?;
+    let all = candidates(hopper, || weight_grad::weight_grad(g, image, out, bias, gpu))?;
+    choose(&problem, inputs, outputs, all, vendor, gpu)
 }
 
 /// The sizes as kernels take them (`Geometry` in conv2d.cuh), or which of them are too large to count there.
