@@ -49,7 +49,8 @@ const TENSOR_TILES: [Tile; 6] = [
     tensor_tile(32, 32, (32, 32), 4, 4, 200.0),
 ];
 
-/// Values that come one by one pass through registers, and pairs need many addresses: larger tiles have no room for them.
+/// Values that come one by one pass through registers, and short pieces need many addresses: larger tiles have no room for
+/// them.
 const NARROW_TENSOR_TILES: [Tile; 3] = [
     tensor_tile(64, 64, (32, 32), 1, 2, 200.0),
     tensor_tile(128, 32, (32, 32), 1, 2, 180.0),
@@ -156,7 +157,7 @@ impl Units {
         match (self.dtype, self.tensor_cores) {
             (DType::F64, _) => &F64_TILES,
             (_, false) => &TILES,
-            _ if rows.iter().all(|size| size.is_multiple_of(4)) => &TENSOR_TILES,
+            _ if rows.iter().all(|size| size.is_multiple_of(8)) => &TENSOR_TILES,
             _ => &NARROW_TENSOR_TILES,
         }
     }
@@ -241,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn tensor_cores_take_large_tiles_where_pieces_stay_together() {
+    fn tensor_cores_take_large_tiles_where_runs_stay_together() {
         let units = Units { dtype: DType::BF16, tensor_cores: true, multiprocessors: 132 };
         let products = Products { rows: 4096, columns: 4096, depth: 4096, count: 1, always_finished: false };
         let (even, odd) = (products.cut(units, [4096, 4096]).tile, products.cut(units, [4096, 4095]).tile);
