@@ -8,6 +8,7 @@ mod direct;
 mod gather;
 mod vendor;
 mod weight_grad;
+mod winograd;
 
 use super::cpu::Geometry;
 use crate::cuda::Gpu;
@@ -25,9 +26,13 @@ pub(super) struct Epilogue {
     pub relu: bool,
 }
 
-/// Ours first: it is what runs when nothing is timed.
-fn candidates(own: Box<dyn Kernel>, vendor: Vec<Candidate>) -> Vec<Candidate> {
+/// Plain sums of ours first: they are what runs when nothing is timed.
+fn candidates(own: Box<dyn Kernel>, winograd: Vec<Candidate>, vendor: Vec<Candidate>) -> Vec<Candidate> {
     let mut all = vec![Candidate { name: "own".into(), vendor: false, kernel: own }];
+    if winograd::forced() && !winograd.is_empty() {
+        all.clear();
+    }
+    all.extend(winograd);
     all.extend(vendor);
     all
 }
@@ -41,17 +46,20 @@ pub(super) fn forward(
     gpu: &Gpu,
 ) -> Result<Box<dyn Kernel>> {
     let (image, weight) = (inputs[0].meta.dtype, inputs[1].meta.dtype);
-    let vendor = vendor::forward(g, image, weight, epilogue, gpu)?;
+    let (own, vendor) =
+        (gather::forward(g, image, weight, epilogue, gpu)?, vendor::forward(g, image, weight, epilogue, gpu)?);
+    let all = candidates(own, winograd::forward(g, image, weight, epilogue, gpu)?, vendor);
     let problem = format!("conv2d forward {g:?} {image} {weight} {epilogue:?}");
-    choose(&problem, inputs, outputs, candidates(gather::forward(g, image, weight, epilogue, gpu)?, vendor), gpu)
+    choose(&problem, inputs, outputs, all, gpu)
 }
 
 /// Operands: the gradient by the output, filters.
 pub(super) fn input_grad(g: &Geometry, inputs: &[Operand], outputs: &[Operand], gpu: &Gpu) -> Result<Box<dyn Kernel>> {
     let (image, weight) = (inputs[0].meta.dtype, inputs[1].meta.dtype);
-    let vendor = vendor::input_grad(g, image, weight, gpu)?;
+    let (own, vendor) = (gather::input_grad(g, image, weight, gpu)?, vendor::input_grad(g, image, weight, gpu)?);
+    let all = candidates(own, winograd::input_grad(g, image, weight, gpu)?, vendor);
     let problem = format!("conv2d input_grad {g:?} {image} {weight}");
-    choose(&problem, inputs, outputs, candidates(gather::input_grad(g, image, weight, gpu)?, vendor), gpu)
+    choose(&problem, inputs, outputs, all, gpu)
 }
 
 /// Operands: images, the gradient by the output. Results: gradients by the filters and, with `bias`, by the bias.
@@ -63,9 +71,14 @@ pub(super) fn weight_grad(
     gpu: &Gpu,
 ) -> Result<Box<dyn Kernel>> {
     let (image, out) = (inputs[0].meta.dtype, outputs[0].meta.dtype);
-    let vendor = vendor::weight_grad(g, image, out, bias, gpu)?;
+    let own = weight_grad::weight_grad(g, image, out, bias, gpu)?;
+    let all = candidates(
+        own,
+        winograd::weight_grad(g, image, out, bias, gpu)?,
+        vendor::weight_grad(g, image, out, bias, gpu)?,
+    );
     let problem = format!("conv2d weight_grad {g:?} {image} {out} {bias}");
-    choose(&problem, inputs, outputs, candidates(weight_grad::weight_grad(g, image, out, bias, gpu)?, vendor), gpu)
+    choose(&problem, inputs, outputs, all, gpu)
 }
 
 /// The sizes as kernels take them (`Geometry` in conv2d.cuh), or which of them are too large to count there.

@@ -1,0 +1,312 @@
+//! Winograd's way for f32 with 3×3 filters and stride 1, in all three passes (the transforms are in `winograd.cuh`).
+//!
+//! Windows, filters and gradients are transformed into one matrix for each interpolation point; the matrices are
+//! multiplied by the kernel of plain products, and the sums are transformed back. That is 2.25 to 4 times less
+//! arithmetic, but each tile's transformed values are written and read again: with few channels there is too little
+//! arithmetic to save for that traffic.
+
+use super::{Epilogue, Workspace, flag, numbers};
+use crate::Result;
+use crate::cuda::choice::Candidate;
+use crate::cuda::kernel::{Argument, Grid, Launch, Launches};
+use crate::cuda::product::{Cut, Products};
+use crate::cuda::{Gpu, Source};
+use crate::ops::conv2d::cpu::Geometry;
+use crate::ops::matmul::cuda::Batch;
+use crate::tensor::DType;
+use std::sync::LazyLock;
+
+const SOURCE: Source = Source::embedded("conv2d_winograd.cu", include_str!("../conv2d_winograd.cu"));
+const WEIGHT_GRAD: Source =
+    Source::embedded("conv2d_winograd_weight_grad.cu", include_str!("../conv2d_winograd_weight_grad.cu"));
+
+/// `NEURONA_WINOGRAD`: 0 switches it off, 1 uses it wherever it is possible, whatever is faster.
+static ASKED: LazyLock<Option<bool>> = LazyLock::new(|| match std::env::var("NEURONA_WINOGRAD").as_deref() {
+    Ok("0") => Some(false),
+    Ok("1") => Some(true),
+    _ => None,
+});
+
+/// Values of a side of a filter.
+const TAPS: usize = 3;
+/// Channels of a thread: 16 bytes.
+const LANES: usize = 4;
+/// Threads of a block that transforms tiles.
+const THREADS: usize = 128;
+/// Rows of the products' largest tiles: chunks are multiples of it.
+const ROWS: usize = 128;
+/// Transformed tiles that the products work on at a time, and few enough of them that they stay in the cache of a large
+/// GPU; then there are more launches, each with multiprocessors that wait for the last blocks. Timing decides.
+const CHUNKS: [(&str, usize); 2] = [("own winograd", 256 << 20), ("own winograd in cache", 32 << 20)];
+/// Arithmetic in the time of a byte from or to memory: what ordinary products reach on large GPUs.
+const BALANCE: f64 = 13.0;
+
+/// Whether it is wanted at all.
+pub(super) fn forced() -> bool {
+    *ASKED == Some(true)
+}
+
+/// What is to be done, in the direction of the pass: images `[n, h, w, c]` to `[n, oh, ow, k]`.
+#[derive(Clone, Copy, Debug)]
+struct Plan<'a> {
+    g: &'a Geometry,
+    /// Pixels of a side of a tile.
+    pixels: usize,
+    size: [usize; 2],
+    out: [usize; 2],
+    padding: [usize; 2],
+    channels: [usize; 2],
+    /// Channels of the matrices: multiples of four.
+    c: usize,
+    k: usize,
+    /// Tiles down and across an image.
+    tiles: [usize; 2],
+    total: usize,
+    /// Tiles that are worked on at a time.
+    chunk: usize,
+}
+
+impl<'a> Plan<'a> {
+    /// The pass in this way, where it is possible.
+    fn possible(g: &'a Geometry, input_grad: bool) -> Option<Self> {
+        let simple = [g.r, g.s] == [TAPS, TAPS] && g.stride == [1, 1] && g.dilation == [1, 1] && g.groups == 1;
+        let something = [g.n, g.c, g.k, g.h, g.w, g.oh(), g.ow()].iter().all(|&size| size > 0);
+        if !simple || !something || g.padding.iter().any(|&p| p >= TAPS) {
+            return None;
+        }
+        let (size, out) = ([g.h, g.w], [g.oh(), g.ow()]);
+        let (size, out, channels, padding) = if input_grad {
+            (out, size, [g.k, g.c], g.padding.map(|p| TAPS - 1 - p))
+        } else {
+            (size, out, [g.c, g.k], g.padding)
+        };
+        // The fewest products, with those for pixels outside; of equals the smallest tile, which loses the least.
+        let products = |pixels: usize| out.map(|size| size.div_ceil(pixels) * (pixels + 2)).iter().product::<usize>();
+        let pixels = (2..=4).min_by_key(|&pixels| products(pixels))?;
+        let tiles = out.map(|size| size.div_ceil(pixels));
+        let total = g.n * tiles[0] * tiles[1];
+        let [c, k] = channels.map(|channels| channels.next_multiple_of(4));
+        let countable = total < 1 << 31 && c.max(k) < 1 << 18;
+        countable.then_some(Plan { g, pixels, size, out, padding, channels, c, k, tiles, total, chunk: total })
+    }
+
+    fn points(&self) -> usize {
+        (self.pixels + 2).pow(2)
+    }
+
+    /// Bytes of a tile's transformed values, before and after the products.
+    fn tile_bytes(&self) -> usize {
+        4 * self.points() * (self.c + self.k)
+    }
+
+    /// Whether it may cost less than plain sums. Transformed values are written and read once; timing tells what this
+    /// model does not know.
+    fn pays(&self) -> bool {
+        let arithmetic = 2.0 * (self.points() * self.total) as f64 * self.c as f64 * self.k as f64;
+        let [from, to] =
+            [(self.size, self.c), (self.out, self.k)].map(|([h, w], channels)| self.g.n * h * w * channels);
+        let filters = self.points() * self.c * self.k;
+        let bytes = (2 * self.total * self.tile_bytes() + 4 * (from + to) + 8 * filters) as f64;
+        arithmetic / BALANCE + bytes < 1.25 * self.g.flops() as f64 / BALANCE
+    }
+
+    /// The ways to cut it: the same work, in large pieces or in pieces that stay in the cache.
+    fn variants(self) -> impl Iterator<Item = (&'static str, Self)> {
+        let wanted = match *ASKED {
+            Some(wanted) => wanted,
+            None => self.pays(),
+        };
+        let all = self.total * self.tile_bytes();
+        let offered = |(i, bytes): (usize, usize)| wanted && (i == 0 || all > 2 * bytes);
+        let cut = move |bytes: usize| {
+            let most = (bytes / self.tile_bytes() / ROWS).max(1) * ROWS;
+            let chunk = self.total.div_ceil(self.total.div_ceil(most)).next_multiple_of(ROWS);
+            Plan { chunk: chunk.min(self.total), ..self }
+        };
+        let chosen: Vec<_> = CHUNKS.iter().enumerate().filter(|(i, (_, bytes))| offered((*i, *bytes))).collect();
+        chosen.into_iter().map(move |(_, (name, bytes))| (*name, cut(*bytes)))
+    }
+
+    /// First tile and number of tiles of each chunk.
+    fn chunks(&self) -> impl Iterator<Item = (usize, usize)> {
+        let (total, chunk) = (self.total, self.chunk);
+        (0..total).step_by(chunk).map(move |first| (first, chunk.min(total - first)))
+    }
+
+    /// `Tiles` in the kernels: of the images that are read, or of those that are written.
+    fn tiles(&self, read: bool, (first, count): (usize, usize)) -> Result<Argument> {
+        let ([h, w], channels, pitch, padding) = if read {
+            (self.size, self.channels[0], self.c, self.padding)
+        } else {
+            (self.out, self.channels[1], self.k, [0, 0])
+        };
+        let fields = [h, w, channels, pitch, padding[0], padding[1], self.tiles[0], self.tiles[1], first, count];
+        numbers(fields.map(|field| field as i64))
+    }
+
+    /// A kernel that works on the tiles of a chunk, each thread on some channels of one.
+    fn transform(
+        &self,
+        name: &str,
+        read: bool,
+        chunk: (usize, usize),
+        mut arguments: Vec<Argument>,
+        gpu: &Gpu,
+    ) -> Result<Launch> {
+        let (channels, pitch) = if read { (self.channels[0], self.c) } else { (self.channels[1], self.k) };
+        arguments.push(self.tiles(read, chunk)?);
+        let macros =
+            [("PIXELS", self.pixels.to_string()), ("LANES", LANES.to_string()), flag("VECTOR", channels == pitch)];
+        Ok(Launch {
+            function: gpu.function(&SOURCE, name, &macros)?,
+            grid: Grid::line((chunk.1 * pitch / LANES).div_ceil(THREADS), THREADS as u32),
+            arguments,
+        })
+    }
+
+    /// Forward, or the gradient by the input.
+    fn pass(&self, input_grad: bool, epilogue: &Epilogue, gpu: &Gpu) -> Result<Launches> {
+        let (points, c, k) = (self.points(), self.c, self.k);
+        let mut workspace = Workspace::default();
+        let filters = workspace.take(4 * points * c * k);
+        let windows = workspace.take(4 * points * self.chunk * c);
+        let sums = workspace.take(4 * points * self.chunk * k);
+        let operand = |operand: Option<(usize, DType)>| operand.map_or(Argument::Null, |(i, _)| Argument::Input(i));
+        let number = |x: usize| Argument::I32(x as i32);
+        let macros = [("PIXELS", self.pixels.to_string()), flag("INPUT_GRAD", input_grad)];
+        let mut launches = vec![Launch {
+            function: gpu.function(&SOURCE, "conv2d_winograd_filter", &macros)?,
+            grid: Grid { blocks: [k.div_ceil(32) as u32, c.div_ceil(8) as u32, 1], threads: [256, 1, 1], shared: 0 },
+            arguments: vec![
+                Argument::Input(1),
+                operand(epilogue.scale),
+                filters.clone(),
+                number(self.g.k),
+                number(self.g.c),
+                number(c),
+                number(k),
+            ],
+        }];
+        for chunk in self.chunks() {
+            let arguments = vec![Argument::Input(0), windows.clone()];
+            launches.push(self.transform("conv2d_winograd_window", true, chunk, arguments, gpu)?);
+            let products = Products { rows: chunk.1, columns: k, depth: c, count: points, always_finished: false };
+            // There are enough products that sums need not be shared.
+            let tile = products.cut(DType::F32, gpu.multiprocessors()).tile;
+            let batch = Batch { count: points, size: [chunk.1, k], depth: c, transposed: false };
+            let operands = [windows.clone(), filters.clone(), sums.clone()];
+            launches.push(batch.launch(&Cut { tile, parts: 1, part: c }, operands, gpu)?);
+            let arguments = vec![sums.clone(), operand(epilogue.bias), Argument::Output(0)];
+            let mut pixels = self.transform("conv2d_winograd_pixels", false, chunk, arguments, gpu)?;
+            pixels.arguments.push(Argument::I32(i32::from(epilogue.relu)));
+            launches.push(pixels);
+        }
+        Ok(Launches { launches, workspace: workspace.bytes, flops: self.g.flops() })
+    }
+
+    /// The gradients by the filters and, with `bias`, by the bias.
+    fn weight_grad(&self, bias: bool, gpu: &Gpu) -> Result<Launches> {
+        let (points, c, k) = (self.points(), self.c, self.k);
+        let cut_of = |count: usize| {
+            Products { rows: k, columns: c, depth: count, count: points, always_finished: true }
+                .cut(DType::F32, gpu.multiprocessors())
+        };
+        // Sums of the bias: enough blocks to keep memory busy.
+        let run_of = |count: usize| count.div_ceil((2 * gpu.multiprocessors()).div_ceil(k.div_ceil(32))).max(64);
+        let parts: usize = self.chunks().map(|(_, count)| cut_of(count).parts).sum();
+        let runs: usize = self.chunks().map(|(_, count)| count.div_ceil(run_of(count))).sum();
+
+        let mut workspace = Workspace::default();
+        let windows = workspace.take(4 * points * self.chunk * c);
+        let gradients = workspace.take(4 * points * self.chunk * k);
+        let part_bytes = 4 * points * k * c;
+        let tile_sums = if bias { workspace.take(4 * self.chunk * k) } else { Argument::Null };
+        let sums = workspace.bytes;
+        workspace.take(parts * part_bytes);
+        let bias_sums = workspace.bytes;
+        workspace.take(if bias { 4 * runs * k } else { 0 });
+        let number = |x: usize| Argument::I32(x as i32);
+        let macros = [("PIXELS", self.pixels.to_string())];
+
+        let (mut launches, mut part, mut run) = (Vec::new(), 0, 0);
+        for chunk in self.chunks() {
+            let arguments = vec![Argument::Input(0), windows.clone()];
+            launches.push(self.transform("conv2d_winograd_window", true, chunk, arguments, gpu)?);
+            let arguments = vec![Argument::Input(1), gradients.clone(), tile_sums.clone()];
+            launches.push(self.transform("conv2d_winograd_gradient", false, chunk, arguments, gpu)?);
+            let batch = Batch { count: points, size: [k, c], depth: chunk.1, transposed: true };
+            let (cut, to) = (cut_of(chunk.1), Argument::Workspace(sums + part * part_bytes));
+            launches.push(batch.launch(&cut, [gradients.clone(), windows.clone(), to], gpu)?);
+            part += cut.parts;
+            if bias {
+                let (tiles, length) = (chunk.1, run_of(chunk.1));
+                let blocks = [k.div_ceil(32) as u32, tiles.div_ceil(length) as u32, 1];
+                let to = Argument::Workspace(bias_sums + 4 * run * k);
+                launches.push(Launch {
+                    function: gpu.function(&WEIGHT_GRAD, "conv2d_winograd_bias", &macros)?,
+                    grid: Grid { blocks, threads: [512, 1, 1], shared: 0 },
+                    arguments: vec![tile_sums.clone(), to, number(tiles), number(k), number(length)],
+                });
+                run += tiles.div_ceil(length);
+            }
+        }
+        let or_null = |argument: Argument| if bias { argument } else { Argument::Null };
+        launches.push(Launch {
+            function: gpu.function(&WEIGHT_GRAD, "conv2d_winograd_weight_grad", &macros)?,
+            grid: Grid::line((k * c).div_ceil(32) + if bias { k.div_ceil(32) } else { 0 }, 512),
+            arguments: vec![
+                Argument::Workspace(sums),
+                or_null(Argument::Workspace(bias_sums)),
+                Argument::Output(0),
+                or_null(Argument::Output(1)),
+                number(self.channels[1]),
+                number(self.channels[0]),
+                number(k),
+                number(c),
+                number(parts),
+                number(runs),
+            ],
+        });
+        Ok(Launches { launches, workspace: workspace.bytes, flops: self.g.flops() })
+    }
+}
+
+/// The candidates of a pass, where it is possible and may be faster.
+fn candidates(
+    g: &Geometry,
+    input_grad: bool,
+    types: &[DType],
+    build: impl Fn(&Plan) -> Result<Launches>,
+) -> Result<Vec<Candidate>> {
+    if types.iter().any(|dtype| *dtype != DType::F32) {
+        return Ok(Vec::new());
+    }
+    let variants = Plan::possible(g, input_grad).into_iter().flat_map(Plan::variants);
+    variants
+        .map(|(name, plan)| Ok(Candidate { name: name.into(), vendor: false, kernel: Box::new(build(&plan)?) }))
+        .collect()
+}
+
+/// Operands: images, filters, and those of the epilogue.
+pub(super) fn forward(
+    g: &Geometry,
+    image: DType,
+    weight: DType,
+    epilogue: &Epilogue,
+    gpu: &Gpu,
+) -> Result<Vec<Candidate>> {
+    let of = |operand: Option<(usize, DType)>| operand.map_or(DType::F32, |(_, dtype)| dtype);
+    let types = [image, weight, of(epilogue.bias), of(epilogue.scale)];
+    candidates(g, false, &types, |plan| plan.pass(false, epilogue, gpu))
+}
+
+/// Operands: the gradient by the output, filters.
+pub(super) fn input_grad(g: &Geometry, image: DType, weight: DType, gpu: &Gpu) -> Result<Vec<Candidate>> {
+    let none = Epilogue { bias: None, scale: None, relu: false };
+    candidates(g, true, &[image, weight], |plan| plan.pass(true, &none, gpu))
+}
+
+/// Operands: images, the gradient by the output.
+pub(super) fn weight_grad(g: &Geometry, image: DType, out: DType, bias: bool, gpu: &Gpu) -> Result<Vec<Candidate>> {
+    candidates(g, false, &[image, out], |plan| plan.weight_grad(bias, gpu))
+}
