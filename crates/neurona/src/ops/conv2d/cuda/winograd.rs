@@ -41,7 +41,7 @@ const CHUNKS: [(&str, usize); 2] = [("own winograd", 256 << 20), ("own winograd 
 /// Arithmetic in the time of a byte from or to memory: what ordinary products reach on large GPUs.
 const BALANCE: f64 = 13.0;
 
-/// Whether it is wanted at all.
+/// Whether it is used wherever it is possible.
 pub(super) fn forced() -> bool {
     *ASKED == Some(true)
 }
@@ -111,20 +111,14 @@ impl<'a> Plan<'a> {
     }
 
     /// The ways to cut it: the same work, in large pieces or in pieces that stay in the cache.
-    fn variants(self) -> impl Iterator<Item = (&'static str, Self)> {
-        let wanted = match *ASKED {
-            Some(wanted) => wanted,
-            None => self.pays(),
-        };
+    fn cuts(self) -> impl Iterator<Item = (&'static str, Self)> {
         let all = self.total * self.tile_bytes();
-        let offered = |(i, bytes): (usize, usize)| wanted && (i == 0 || all > 2 * bytes);
-        let cut = move |bytes: usize| {
+        let worth = move |at: usize, bytes: usize| at == 0 || all > 2 * bytes;
+        CHUNKS.iter().enumerate().filter(move |(at, (_, bytes))| worth(*at, *bytes)).map(move |(_, (name, bytes))| {
             let most = (bytes / self.tile_bytes() / ROWS).max(1) * ROWS;
             let chunk = self.total.div_ceil(self.total.div_ceil(most)).next_multiple_of(ROWS);
-            Plan { chunk: chunk.min(self.total), ..self }
-        };
-        let chosen: Vec<_> = CHUNKS.iter().enumerate().filter(|(i, (_, bytes))| offered((*i, *bytes))).collect();
-        chosen.into_iter().map(move |(_, (name, bytes))| (*name, cut(*bytes)))
+            (*name, Plan { chunk: chunk.min(self.total), ..self })
+        })
     }
 
     /// First tile and number of tiles of each chunk.
@@ -281,8 +275,9 @@ fn candidates(
     if types.iter().any(|dtype| *dtype != DType::F32) {
         return Ok(Vec::new());
     }
-    let variants = Plan::possible(g, input_grad).into_iter().flat_map(Plan::variants);
-    variants
+    let plan = Plan::possible(g, input_grad).filter(|plan| ASKED.unwrap_or_else(|| plan.pays()));
+    plan.into_iter()
+        .flat_map(Plan::cuts)
         .map(|(name, plan)| Ok(Candidate { name: name.into(), vendor: false, kernel: Box::new(build(&plan)?) }))
         .collect()
 }
@@ -309,4 +304,47 @@ pub(super) fn input_grad(g: &Geometry, image: DType, weight: DType, gpu: &Gpu) -
 /// Operands: images, the gradient by the output.
 pub(super) fn weight_grad(g: &Geometry, image: DType, out: DType, bias: bool, gpu: &Gpu) -> Result<Vec<Candidate>> {
     candidates(g, false, &[image, out], |plan| plan.weight_grad(bias, gpu))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn geometry(n: usize, c: usize, size: usize, k: usize) -> Geometry {
+        let pair = |x| [x, x];
+        let [stride, padding, dilation] = [1, 1, 1].map(pair);
+        Geometry { n, c, h: size, w: size, k, r: 3, s: 3, stride, padding, dilation, groups: 1 }
+    }
+
+    #[test]
+    fn tiles_waste_least_on_pixels_outside() {
+        for (size, pixels) in [(1, 2), (2, 2), (3, 3), (4, 4), (5, 3), (6, 3), (7, 4), (8, 4), (9, 3), (15, 4), (28, 4)]
+        {
+            let g = geometry(1, 8, size, 8);
+            assert_eq!(Plan::possible(&g, false).map(|plan| plan.pixels), Some(pixels), "{size}");
+        }
+        let strided = Geometry { stride: [2, 1], ..geometry(1, 8, 8, 8) };
+        assert!(Plan::possible(&strided, false).is_none());
+    }
+
+    #[test]
+    fn it_pays_where_channels_are_many() {
+        let pays = |n, c, size, k| Plan::possible(&geometry(n, c, size, k), true).is_some_and(|plan| plan.pays());
+        assert!(pays(512, 256, 8, 256) && pays(512, 64, 32, 64) && pays(2000, 256, 3, 256));
+        assert!(!pays(512, 3, 32, 64) && !pays(512, 16, 32, 16));
+    }
+
+    #[test]
+    fn chunks_cover_all_tiles_and_are_as_large_as_they_may_be() {
+        for (n, c, size, k) in [(1, 8, 4, 8), (2000, 64, 15, 256), (2000, 256, 7, 256), (77, 512, 14, 512)] {
+            let g = geometry(n, c, size, k);
+            let Some(plan) = Plan::possible(&g, false) else { panic!("{g:?} is possible") };
+            for (at, (_, plan)) in plan.cuts().enumerate() {
+                let chunks: Vec<_> = plan.chunks().collect();
+                assert_eq!(chunks.iter().map(|(_, count)| count).sum::<usize>(), plan.total);
+                assert!(chunks.windows(2).all(|pair| pair[0].0 + pair[0].1 == pair[1].0));
+                assert!(plan.chunk * plan.tile_bytes() <= CHUNKS[at].1 + ROWS * plan.tile_bytes());
+            }
+        }
+    }
 }
