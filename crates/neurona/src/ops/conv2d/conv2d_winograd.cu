@@ -3,7 +3,6 @@
 // [point][channel][filter]; the products over channels, [point][tile][filter], are transformed back.
 //
 // PIXELS: pixels of a side of a tile. LANES: channels of a thread. VECTOR: channels of the images come in fours.
-// INPUT_GRAD: filters for the gradient by the input, turned around and with channels exchanged.
 #include "winograd.cuh"
 
 #ifndef PIXELS
@@ -14,9 +13,6 @@
 #endif
 #ifndef VECTOR
 #define VECTOR 1
-#endif
-#ifndef INPUT_GRAD
-#define INPUT_GRAD 0
 #endif
 
 typedef Side<PIXELS> S;
@@ -125,18 +121,18 @@ conv2d_winograd_pixels(const float *__restrict__ points, const float *__restrict
     });
 }
 
-// Filters [k, c, 3, 3], scaled by `scale` [k] unless it is null, to [point][depth][column]: of c × k forward, of k × c
-// otherwise, both filled up with zeros. Blocks of 32 columns × 8 depths: together their threads use all that a line of
-// memory brings.
+// Filters [k, c, 3, 3], scaled by `scale` [k] unless it is null, to [point][depth][column], filled up with zeros: of c × k
+// forward; of k × c and turned around for the gradient by the input. Blocks of 32 columns × 8 depths: together their
+// threads use all that a line of memory brings.
 extern "C" __global__ void __launch_bounds__(256)
-conv2d_winograd_filter(const float *__restrict__ weight, const float *__restrict__ scale, float *__restrict__ points, const int k, const int c, const int depths, const int columns) {
+conv2d_winograd_filter(const float *__restrict__ weight, const float *__restrict__ scale, float *__restrict__ points, const int k, const int c, const int depths, const int columns, const int input_grad) {
     const int column = blockIdx.x * 32 + threadIdx.x % 32, depth = blockIdx.y * 8 + threadIdx.x / 32;
     if (column >= columns || depth >= depths) return;
-    const int filter = INPUT_GRAD ? depth : column, channel = INPUT_GRAD ? column : depth;
+    const int filter = input_grad ? depth : column, channel = input_grad ? column : depth;
     const bool real = filter < k && channel < c;
     const float *const from = weight + ((i64)filter * c + channel) * 9;
     const float by = real && scale ? scale[filter] : 1.0f;
-    transform<3, SIDE, float>([&](int row, int right) { return real ? by * from[INPUT_GRAD ? 8 - row * 3 - right : row * 3 + right] : 0.0f; },
+    transform<3, SIDE, float>([&](int row, int right) { return real ? by * from[input_grad ? 8 - row * 3 - right : row * 3 + right] : 0.0f; },
                               [](const float(&taps)[3], float(&to)[SIDE]) { S::filter(taps, to); },
                               [&](int row, int right, float value) { points[((i64)(row * SIDE + right) * depths + depth) * columns + column] = value; });
 }

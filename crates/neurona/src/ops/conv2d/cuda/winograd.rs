@@ -35,9 +35,11 @@ const LANES: usize = 4;
 const THREADS: usize = 128;
 /// Rows of the products' largest tiles: chunks are multiples of it.
 const ROWS: usize = 128;
-/// Transformed tiles that the products work on at a time, and few enough of them that they stay in the cache of a large
-/// GPU; then there are more launches, each with multiprocessors that wait for the last blocks. Timing decides.
-const CHUNKS: [(&str, usize); 2] = [("own winograd", 256 << 20), ("own winograd in cache", 32 << 20)];
+/// Bytes of transformed tiles that the products work on at a time.
+const CHUNK: usize = 256 << 20;
+/// So few that they stay in the cache of a large GPU. Then there are more launches, each with multiprocessors that wait
+/// for the last blocks.
+const CACHED_CHUNK: usize = 32 << 20;
 /// Arithmetic in the time of a byte from or to memory: what ordinary products reach on large GPUs.
 const BALANCE: f64 = 13.0;
 
@@ -99,26 +101,35 @@ impl<'a> Plan<'a> {
         4 * self.points() * (self.c + self.k)
     }
 
-    /// Whether it may cost less than plain sums. Transformed values are written and read once; timing tells what this
-    /// model does not know.
+    /// Arithmetic of the products, in the bytes that memory moves in its time.
+    fn products(&self) -> f64 {
+        2.0 * (self.points() * self.total) as f64 * (self.c * self.k) as f64 / BALANCE
+    }
+
+    /// Bytes of transformed tiles that are written and read.
+    fn traffic(&self) -> f64 {
+        2.0 * (self.total * self.tile_bytes()) as f64
+    }
+
+    /// Whether it may cost less than plain sums; timing tells what this does not know.
     fn pays(&self) -> bool {
-        let arithmetic = 2.0 * (self.points() * self.total) as f64 * self.c as f64 * self.k as f64;
         let [from, to] =
             [(self.size, self.c), (self.out, self.k)].map(|([h, w], channels)| self.g.n * h * w * channels);
         let filters = self.points() * self.c * self.k;
-        let bytes = (2 * self.total * self.tile_bytes() + 4 * (from + to) + 8 * filters) as f64;
-        arithmetic / BALANCE + bytes < 1.25 * self.g.flops() as f64 / BALANCE
+        let rest = (4 * (from + to) + 8 * filters) as f64;
+        self.products() + self.traffic() + rest < 1.25 * self.g.flops() as f64 / BALANCE
     }
 
-    /// The ways to cut it: the same work, in large pieces or in pieces that stay in the cache.
-    fn cuts(self) -> impl Iterator<Item = (&'static str, Self)> {
-        let all = self.total * self.tile_bytes();
-        let worth = move |at: usize, bytes: usize| at == 0 || all > 2 * bytes;
-        CHUNKS.iter().enumerate().filter(move |(at, (_, bytes))| worth(*at, *bytes)).map(move |(_, (name, bytes))| {
-            let most = (bytes / self.tile_bytes() / ROWS).max(1) * ROWS;
-            let chunk = self.total.div_ceil(self.total.div_ceil(most)).next_multiple_of(ROWS);
-            (*name, Plan { chunk: chunk.min(self.total), ..self })
-        })
+    /// Whether smaller chunks may cost less: where much of the time is the transformed tiles' traffic.
+    fn cached_pays(&self) -> bool {
+        self.total * self.tile_bytes() > 2 * CACHED_CHUNK && self.traffic() > 0.5 * self.products()
+    }
+
+    /// The same in chunks of about so many bytes.
+    fn in_chunks(self, bytes: usize) -> Self {
+        let most = (bytes / self.tile_bytes() / ROWS).max(1) * ROWS;
+        let chunk = self.total.div_ceil(self.total.div_ceil(most)).next_multiple_of(ROWS);
+        Plan { chunk: chunk.min(self.total), ..self }
     }
 
     /// First tile and number of tiles of each chunk.
@@ -138,6 +149,13 @@ impl<'a> Plan<'a> {
         numbers(fields.map(|field| field as i64))
     }
 
+    /// The macros of kernels that read or write images: the same ones for all of a pass as a rule, so that they are
+    /// compiled together.
+    fn macros(&self, read: bool) -> [(&'static str, String); 3] {
+        let (channels, pitch) = if read { (self.channels[0], self.c) } else { (self.channels[1], self.k) };
+        [("PIXELS", self.pixels.to_string()), ("LANES", LANES.to_string()), flag("VECTOR", channels == pitch)]
+    }
+
     /// A kernel that works on the tiles of a chunk, each thread on some channels of one.
     fn transform(
         &self,
@@ -147,12 +165,10 @@ impl<'a> Plan<'a> {
         mut arguments: Vec<Argument>,
         gpu: &Gpu,
     ) -> Result<Launch> {
-        let (channels, pitch) = if read { (self.channels[0], self.c) } else { (self.channels[1], self.k) };
+        let pitch = if read { self.c } else { self.k };
         arguments.push(self.tiles(read, chunk)?);
-        let macros =
-            [("PIXELS", self.pixels.to_string()), ("LANES", LANES.to_string()), flag("VECTOR", channels == pitch)];
         Ok(Launch {
-            function: gpu.function(&SOURCE, name, &macros)?,
+            function: gpu.function(&SOURCE, name, &self.macros(read))?,
             grid: Grid::line((chunk.1 * pitch / LANES).div_ceil(THREADS), THREADS as u32),
             arguments,
         })
@@ -167,9 +183,8 @@ impl<'a> Plan<'a> {
         let sums = workspace.take(4 * points * self.chunk * k);
         let operand = |operand: Option<(usize, DType)>| operand.map_or(Argument::Null, |(i, _)| Argument::Input(i));
         let number = |x: usize| Argument::I32(x as i32);
-        let macros = [("PIXELS", self.pixels.to_string()), flag("INPUT_GRAD", input_grad)];
         let mut launches = vec![Launch {
-            function: gpu.function(&SOURCE, "conv2d_winograd_filter", &macros)?,
+            function: gpu.function(&SOURCE, "conv2d_winograd_filter", &self.macros(false))?,
             grid: Grid { blocks: [k.div_ceil(32) as u32, c.div_ceil(8) as u32, 1], threads: [256, 1, 1], shared: 0 },
             arguments: vec![
                 Argument::Input(1),
@@ -179,6 +194,7 @@ impl<'a> Plan<'a> {
                 number(self.g.c),
                 number(c),
                 number(k),
+                Argument::I32(i32::from(input_grad)),
             ],
         }];
         for chunk in self.chunks() {
@@ -265,21 +281,25 @@ impl<'a> Plan<'a> {
     }
 }
 
-/// The candidates of a pass, where it is possible and may be faster.
-fn candidates(
-    g: &Geometry,
-    input_grad: bool,
-    types: &[DType],
-    build: impl Fn(&Plan) -> Result<Launches>,
-) -> Result<Vec<Candidate>> {
-    if types.iter().any(|dtype| *dtype != DType::F32) {
-        return Ok(Vec::new());
+/// The pass in this way, where it is possible and may be faster.
+fn plan<'a>(g: &'a Geometry, input_grad: bool, types: &[DType]) -> Option<Plan<'a>> {
+    let plan = Plan::possible(g, input_grad).filter(|_| types.iter().all(|dtype| *dtype == DType::F32));
+    plan.filter(|plan| ASKED.unwrap_or_else(|| plan.pays())).map(|plan| plan.in_chunks(CHUNK))
+}
+
+fn candidate(name: &str, launches: Launches) -> Candidate {
+    Candidate { name: name.into(), vendor: false, kernel: Box::new(launches) }
+}
+
+/// Forward and the gradient by the input: in large chunks, and in small ones where they may be faster.
+fn passes(plan: Option<Plan>, input_grad: bool, epilogue: &Epilogue, gpu: &Gpu) -> Result<Vec<Candidate>> {
+    let Some(plan) = plan else { return Ok(Vec::new()) };
+    let mut all = vec![candidate("own winograd", plan.pass(input_grad, epilogue, gpu)?)];
+    if plan.cached_pays() {
+        let cached = plan.in_chunks(CACHED_CHUNK).pass(input_grad, epilogue, gpu)?;
+        all.push(candidate("own winograd in cache", cached));
     }
-    let plan = Plan::possible(g, input_grad).filter(|plan| ASKED.unwrap_or_else(|| plan.pays()));
-    plan.into_iter()
-        .flat_map(Plan::cuts)
-        .map(|(name, plan)| Ok(Candidate { name: name.into(), vendor: false, kernel: Box::new(build(&plan)?) }))
-        .collect()
+    Ok(all)
 }
 
 /// Operands: images, filters, and those of the epilogue.
@@ -292,18 +312,19 @@ pub(super) fn forward(
 ) -> Result<Vec<Candidate>> {
     let of = |operand: Option<(usize, DType)>| operand.map_or(DType::F32, |(_, dtype)| dtype);
     let types = [image, weight, of(epilogue.bias), of(epilogue.scale)];
-    candidates(g, false, &types, |plan| plan.pass(false, epilogue, gpu))
+    passes(plan(g, false, &types), false, epilogue, gpu)
 }
 
 /// Operands: the gradient by the output, filters.
 pub(super) fn input_grad(g: &Geometry, image: DType, weight: DType, gpu: &Gpu) -> Result<Vec<Candidate>> {
     let none = Epilogue { bias: None, scale: None, relu: false };
-    candidates(g, true, &[image, weight], |plan| plan.pass(true, &none, gpu))
+    passes(plan(g, true, &[image, weight]), true, &none, gpu)
 }
 
-/// Operands: images, the gradient by the output.
+/// Operands: images, the gradient by the output. Never in small chunks: each has sums of its own to add.
 pub(super) fn weight_grad(g: &Geometry, image: DType, out: DType, bias: bool, gpu: &Gpu) -> Result<Vec<Candidate>> {
-    candidates(g, false, &[image, out], |plan| plan.weight_grad(bias, gpu))
+    let Some(plan) = plan(g, false, &[image, out]) else { return Ok(Vec::new()) };
+    Ok(vec![candidate("own winograd", plan.weight_grad(bias, gpu)?)])
 }
 
 #[cfg(test)]
@@ -339,11 +360,12 @@ mod tests {
         for (n, c, size, k) in [(1, 8, 4, 8), (2000, 64, 15, 256), (2000, 256, 7, 256), (77, 512, 14, 512)] {
             let g = geometry(n, c, size, k);
             let Some(plan) = Plan::possible(&g, false) else { panic!("{g:?} is possible") };
-            for (at, (_, plan)) in plan.cuts().enumerate() {
+            for bytes in [CHUNK, CACHED_CHUNK] {
+                let plan = plan.in_chunks(bytes);
                 let chunks: Vec<_> = plan.chunks().collect();
                 assert_eq!(chunks.iter().map(|(_, count)| count).sum::<usize>(), plan.total);
                 assert!(chunks.windows(2).all(|pair| pair[0].0 + pair[0].1 == pair[1].0));
-                assert!(plan.chunk * plan.tile_bytes() <= CHUNKS[at].1 + ROWS * plan.tile_bytes());
+                assert!(plan.chunk * plan.tile_bytes() <= bytes + ROWS * plan.tile_bytes());
             }
         }
     }
