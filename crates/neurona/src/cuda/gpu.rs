@@ -10,7 +10,7 @@ use crate::{Error, Result};
 use cudarc::driver::sys;
 use std::collections::HashMap;
 use std::ffi::{CString, c_char, c_int};
-use std::sync::{Mutex, MutexGuard, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 /// Machines with more GPUs than this are not met.
 const MOST: usize = 64;
@@ -26,7 +26,7 @@ pub(crate) struct Gpu {
     pub shared_memory: usize,
     context: sys::CUcontext,
     stream: Mutex<Stream>,
-    modules: Mutex<HashMap<String, Module>>,
+    modules: Mutex<HashMap<String, Loading>>,
     pub pool: Pool,
     pub transfers: Mutex<Transfers>,
 }
@@ -41,10 +41,16 @@ unsafe impl Sync for Gpu {}
 #[derive(Clone, Copy)]
 pub(crate) struct Stream(pub sys::CUstream);
 
-struct Module {
-    handle: sys::CUmodule,
-    functions: HashMap<String, Function>,
-}
+/// A module that is there, or that some thread is compiling.
+type Loading = Arc<OnceLock<Result<Module, String>>>;
+
+/// Kernels of one source, loaded for good.
+struct Module(sys::CUmodule);
+
+// SAFETY: a handle that any thread may use.
+unsafe impl Send for Module {}
+// SAFETY: as above.
+unsafe impl Sync for Module {}
 
 impl Gpu {
     /// The GPU of this number, started on first use.
@@ -163,28 +169,27 @@ impl Gpu {
     pub fn function(&self, source: &Source, name: &str, macros: &[(&str, String)]) -> Result<Function> {
         self.enter()?;
         let request = compiler::Request::new(source, macros, self.capability);
-        let mut modules = self.modules.lock().unwrap_or_else(|e| e.into_inner());
-        if !modules.contains_key(request.key()) {
-            let Compiled { image } = request.compile()?;
-            let handle = match load(&image) {
-                Ok(handle) => handle,
-                // A stored image that the driver refuses is as good as none.
-                Err(_) => load(&request.compile_again()?.image)?,
-            };
-            modules.insert(request.key().to_string(), Module { handle, functions: HashMap::new() });
-        }
-        let module = modules.get_mut(request.key()).expect("there, or made above");
-        if let Some(function) = module.functions.get(name) {
-            return Ok(function.clone());
-        }
+        // Not locked while it is compiled: the kernels of a plan are compiled on several threads.
+        let slot = {
+            let mut modules = self.modules.lock().unwrap_or_else(|e| e.into_inner());
+            modules.entry(request.key().to_string()).or_default().clone()
+        };
+        let module = slot.get_or_init(|| {
+            let Compiled { image } = request.compile().map_err(|e| e.to_string())?;
+            // A stored image that the driver refuses is as good as none.
+            let loaded = load(&image).or_else(|_| load(&request.compile_again()?.image));
+            loaded.map(Module).map_err(|e| e.to_string())
+        });
+        let module = module.as_ref().map_err(|problem| Error::Cuda {
+            what: format!("use the kernels of {}", source.name),
+            problem: problem.clone(),
+        })?;
         let mut handle = std::ptr::null_mut();
         let symbol = CString::new(name).map_err(|_| Error::Argument(format!("'{name}' is no name of a kernel")))?;
         // SAFETY: the module is loaded and never unloaded; the name ends with zero.
-        let code = unsafe { sys::cuModuleGetFunction(&mut handle, module.handle, symbol.as_ptr()) };
+        let code = unsafe { sys::cuModuleGetFunction(&mut handle, module.0, symbol.as_ptr()) };
         check(code, || format!("find kernel {name} of {}", source.name))?;
-        let function = Function::new(handle, name);
-        module.functions.insert(name.to_string(), function.clone());
-        Ok(function)
+        Ok(Function::new(handle, name))
     }
 }
 

@@ -5,6 +5,7 @@
 
 use super::driver::check;
 use super::gpu::Stream;
+use super::tensor_map::TensorMap;
 use crate::{Error, Result};
 use cudarc::driver::sys;
 use std::ffi::c_void;
@@ -135,11 +136,13 @@ pub(crate) enum Argument {
     Bytes(Vec<u8>),
     /// An array of addresses by value.
     Addresses(Vec<Slot>),
+    /// What Hopper's copy engine must know of the tensor at this address.
+    Map(Slot, TensorMap),
 }
 
 impl Argument {
     /// Its bytes as the kernel sees them.
-    fn write(&self, io: &Io<'_>, to: &mut Vec<u8>) {
+    fn write(&self, io: &Io<'_>, to: &mut Vec<u8>) -> Result<()> {
         let address = |slot: Slot| slot.address(io).to_ne_bytes();
         match self {
             Argument::Input(i) => to.extend(address(Slot::Input(*i))),
@@ -152,7 +155,9 @@ impl Argument {
             Argument::F64(x) => to.extend(x.to_ne_bytes()),
             Argument::Bytes(bytes) => to.extend(bytes),
             Argument::Addresses(slots) => slots.iter().for_each(|slot| to.extend(address(*slot))),
+            Argument::Map(slot, map) => to.extend(map.encode(slot.address(io))?),
         }
+        Ok(())
     }
 }
 
@@ -176,7 +181,7 @@ impl Launch {
         for argument in &self.arguments {
             room.resize(room.len().next_multiple_of(64), 0);
             starts.push(room.len());
-            argument.write(io, &mut room);
+            argument.write(io, &mut room)?;
         }
         if room.len() > ARGUMENT_BYTES + 64 * self.arguments.len() {
             return Err(Error::Cuda {

@@ -9,12 +9,14 @@ pub(crate) mod cut;
 pub(crate) mod driver;
 pub(crate) mod elementwise;
 pub(crate) mod gpu;
+pub(crate) mod hopper;
 pub(crate) mod index;
 pub(crate) mod kernel;
 pub(crate) mod memory;
 pub(crate) mod product;
 mod report;
 pub(crate) mod runner;
+pub(crate) mod tensor_map;
 pub(crate) mod transfer;
 pub(crate) mod vendor;
 

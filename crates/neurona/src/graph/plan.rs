@@ -14,6 +14,7 @@ use crate::{Error, Result};
 use smallvec::SmallVec;
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Where a value lives while a plan runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -186,6 +187,7 @@ impl Plan {
         plan.place_leaves(ir, trace, &mut homes);
         plan.place_kept(ir, &mut homes);
         let mut arena = Arena::default();
+        let mut ready = if device == Device::Cpu { HashMap::new() } else { compiled(ir, device) };
         for (index, node) in ir.nodes.iter().enumerate() {
             let Kind::Op(op) = &node.kind else { continue };
             if let Run::View = op.run() {
@@ -194,7 +196,11 @@ impl Plan {
             let inputs: Vec<Operand> = node.inputs.iter().map(|v| ir.operand(*v)).collect();
             let outputs: Vec<Operand> =
                 (0..node.outputs.len()).map(|out| ir.operand(Value { node: index, out })).collect();
-            let kernel = Machine::new(op, &inputs, &outputs, device).map_err(|e| e.at(node.place.clone()))?;
+            let kernel = match ready.remove(&index) {
+                Some(kernel) => kernel,
+                None => Machine::new(op, &inputs, &outputs, device),
+            };
+            let kernel = kernel.map_err(|e| e.at(node.place.clone()))?;
             let step = plan.steps.len();
             let first = plan.entries.len();
             for v in &node.inputs {
@@ -348,6 +354,35 @@ impl Plan {
             }
         }
     }
+}
+
+/// The kernels of a plan for a GPU, by node, made on several threads: compiling those that are new takes a third of a
+/// second each.
+fn compiled(ir: &Ir, device: Device) -> HashMap<usize, Result<Machine>> {
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut made = Vec::new();
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            let Some(node) = ir.nodes.get(index) else { break };
+            let Kind::Op(op) = &node.kind else { continue };
+            if !matches!(op.run(), Run::View) {
+                let inputs: Vec<Operand> = node.inputs.iter().map(|v| ir.operand(*v)).collect();
+                let outputs: Vec<Operand> =
+                    (0..node.outputs.len()).map(|out| ir.operand(Value { node: index, out })).collect();
+                made.push((index, Machine::new(op, &inputs, &outputs, device)));
+            }
+        }
+        made
+    };
+    let threads = std::thread::available_parallelism().map_or(1, |n| n.get()).min(16);
+    std::thread::scope(|scope| {
+        let others: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
+        let mut all: HashMap<usize, Result<Machine>> = work().into_iter().collect();
+        // A thread that panicked leaves its nodes to the caller, which meets the same fault where it can be seen.
+        all.extend(others.into_iter().flat_map(|other| other.join().unwrap_or_default()));
+        all
+    })
 }
 
 /// Leaves of the trace with several results: one number for node and result.

@@ -6,6 +6,9 @@
 mod depthwise;
 mod direct;
 mod gather;
+mod hopper;
+mod hopper_weights;
+mod parts;
 mod vendor;
 mod weight_grad;
 mod winograd;
@@ -26,15 +29,19 @@ pub(super) struct Epilogue {
     pub relu: bool,
 }
 
-/// Plain sums of ours first: they are what runs when nothing is timed.
-fn candidates(own: Box<dyn Kernel>, winograd: Vec<Candidate>, vendor: Vec<Candidate>) -> Vec<Candidate> {
-    let mut all = vec![Candidate { name: "own".into(), vendor: false, kernel: own }];
-    if winograd::forced() && !winograd.is_empty() {
-        all.clear();
+/// Our own. Where Hopper's tensor cores can do it, nothing else of ours comes near; plain sums are what runs when nothing
+/// is timed.
+fn candidates(
+    hopper: Vec<Candidate>,
+    winograd: Vec<Candidate>,
+    own: impl FnOnce() -> Result<Box<dyn Kernel>>,
+) -> Result<Vec<Candidate>> {
+    let mut all = hopper;
+    if all.is_empty() && (winograd.is_empty() || !winograd::forced()) {
+        all.push(Candidate { name: "own".into(), vendor: false, kernel: own()? });
     }
     all.extend(winograd);
-    all.extend(vendor);
-    all
+    Ok(all)
 }
 
 /// Operands: images, filters, and those of the epilogue.
@@ -46,20 +53,23 @@ pub(super) fn forward(
     gpu: &Gpu,
 ) -> Result<Box<dyn Kernel>> {
     let (image, weight) = (inputs[0].meta.dtype, inputs[1].meta.dtype);
-    let (own, vendor) =
-        (gather::forward(g, image, weight, epilogue, gpu)?, vendor::forward(g, image, weight, epilogue, gpu)?);
-    let all = candidates(own, winograd::forward(g, image, weight, epilogue, gpu)?, vendor);
+    let vendor = |name: Option<&str>| vendor::forward(g, image, weight, epilogue, name, gpu);
     let problem = format!("conv2d forward {g:?} {image} {weight} {epilogue:?}");
-    choose(&problem, inputs, outputs, all, gpu)
+    let hopper = hopper::forward(g, image, weight, epilogue, gpu)?;
+    let winograd = winograd::forward(g, image, weight, epilogue, gpu)?;
+    let all = candidates(hopper, winograd, || gather::forward(g, image, weight, epilogue, gpu))?;
+    choose(&problem, inputs, outputs, all, vendor, gpu)
 }
 
 /// Operands: the gradient by the output, filters.
 pub(super) fn input_grad(g: &Geometry, inputs: &[Operand], outputs: &[Operand], gpu: &Gpu) -> Result<Box<dyn Kernel>> {
     let (image, weight) = (inputs[0].meta.dtype, inputs[1].meta.dtype);
-    let (own, vendor) = (gather::input_grad(g, image, weight, gpu)?, vendor::input_grad(g, image, weight, gpu)?);
-    let all = candidates(own, winograd::input_grad(g, image, weight, gpu)?, vendor);
+    let vendor = |name: Option<&str>| vendor::input_grad(g, image, weight, name, gpu);
     let problem = format!("conv2d input_grad {g:?} {image} {weight}");
-    choose(&problem, inputs, outputs, all, gpu)
+    let hopper = hopper::input_grad(g, image, weight, gpu)?;
+    let winograd = winograd::input_grad(g, image, weight, gpu)?;
+    let all = candidates(hopper, winograd, || gather::input_grad(g, image, weight, gpu))?;
+    choose(&problem, inputs, outputs, all, vendor, gpu)
 }
 
 /// Operands: images, the gradient by the output. Results: gradients by the filters and, with `bias`, by the bias.
@@ -71,14 +81,12 @@ pub(super) fn weight_grad(
     gpu: &Gpu,
 ) -> Result<Box<dyn Kernel>> {
     let (image, out) = (inputs[0].meta.dtype, outputs[0].meta.dtype);
-    let own = weight_grad::weight_grad(g, image, out, bias, gpu)?;
-    let all = candidates(
-        own,
-        winograd::weight_grad(g, image, out, bias, gpu)?,
-        vendor::weight_grad(g, image, out, bias, gpu)?,
-    );
+    let vendor = |name: Option<&str>| vendor::weight_grad(g, image, out, bias, name, gpu);
     let problem = format!("conv2d weight_grad {g:?} {image} {out} {bias}");
-    choose(&problem, inputs, outputs, all, gpu)
+    let hopper = hopper_weights::weight_grad(g, image, out, bias, gpu)?;
+    let winograd = winograd::weight_grad(g, image, out, bias, gpu)?;
+    let all = candidates(hopper, winograd, || weight_grad::weight_grad(g, image, out, bias, gpu))?;
+    choose(&problem, inputs, outputs, all, vendor, gpu)
 }
 
 /// The sizes as kernels take them (`Geometry` in conv2d.cuh), or which of them are too large to count there.

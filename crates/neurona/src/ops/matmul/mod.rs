@@ -1,6 +1,7 @@
 //! Matrix products: `matmul`, `linear`.
 
 pub(crate) mod cuda;
+mod hopper;
 mod vendor;
 
 use super::{At, Op, Operation, one};
@@ -124,12 +125,14 @@ impl Operation for MatMul {
     fn cuda(&self, inputs: &[Operand], outputs: &[Operand], gpu: &Gpu) -> Result<Box<dyn crate::cuda::kernel::Kernel>> {
         let sizes = self.sizes(&inputs[0].meta, &inputs[1].meta);
         let sizes = sizes.ok_or_else(|| Error::op("matmul", "the sizes were checked when it was made"))?;
-        let kernel = cuda::matmul(self, &sizes, inputs, outputs[0].meta.dtype, gpu)?;
-        let own = Candidate { name: "own".into(), vendor: false, kernel };
-        let mut candidates = vec![own];
-        candidates.extend(vendor::candidates(self, &sizes, inputs, &outputs[0], gpu)?);
+        let mut candidates = hopper::candidates(self, &sizes, inputs, &outputs[0], gpu)?;
+        if candidates.is_empty() {
+            let kernel = cuda::matmul(self, &sizes, inputs, outputs[0].meta.dtype, gpu)?;
+            candidates.push(Candidate { name: "own".into(), vendor: false, kernel });
+        }
+        let vendor = |name: Option<&str>| vendor::candidates(self, &sizes, inputs, &outputs[0], name, gpu);
         let problem = format!("{self:?} {sizes:?} {} {}", inputs[0].meta.dtype, outputs[0].meta.dtype);
-        choose(&problem, inputs, outputs, candidates, gpu)
+        choose(&problem, inputs, outputs, candidates, vendor, gpu)
     }
     fn with_relu(&self) -> Option<Op> {
         Some(MatMul { activation: Activation::Relu, ..self.clone() }.into())
