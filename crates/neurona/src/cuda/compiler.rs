@@ -46,6 +46,7 @@ const INCLUDES: &[(&str, &str)] = &[
     ("sweep.cuh", include_str!("include/sweep.cuh")),
     ("vector.cuh", include_str!("include/vector.cuh")),
     ("windows.cuh", include_str!("include/windows.cuh")),
+    ("winograd.cuh", include_str!("include/winograd.cuh")),
     ("random.cuh", include_str!("include/random.cuh")),
 ];
 

@@ -11,6 +11,7 @@ mod hopper_weights;
 mod parts;
 mod vendor;
 mod weight_grad;
+mod winograd;
 
 use super::cpu::Geometry;
 use crate::cuda::Gpu;
@@ -28,12 +29,18 @@ pub(super) struct Epilogue {
     pub relu: bool,
 }
 
-/// Our own. Where Hopper's tensor cores can do it, nothing else of ours comes near.
-fn candidates(hopper: Vec<Candidate>, own: impl FnOnce() -> Result<Box<dyn Kernel>>) -> Result<Vec<Candidate>> {
+/// Our own. Where Hopper's tensor cores can do it, nothing else of ours comes near; plain sums are what runs when nothing
+/// is timed.
+fn candidates(
+    hopper: Vec<Candidate>,
+    winograd: Vec<Candidate>,
+    own: impl FnOnce() -> Result<Box<dyn Kernel>>,
+) -> Result<Vec<Candidate>> {
     let mut all = hopper;
-    if all.is_empty() {
+    if all.is_empty() && (winograd.is_empty() || !winograd::forced()) {
         all.push(Candidate { name: "own".into(), vendor: false, kernel: own()? });
     }
+    all.extend(winograd);
     Ok(all)
 }
 
@@ -49,7 +56,8 @@ pub(super) fn forward(
     let vendor = |name: Option<&str>| vendor::forward(g, image, weight, epilogue, name, gpu);
     let problem = format!("conv2d forward {g:?} {image} {weight} {epilogue:?}");
     let hopper = hopper::forward(g, image, weight, epilogue, gpu)?;
-    let all = candidates(hopper, || gather::forward(g, image, weight, epilogue, gpu))?;
+    let winograd = winograd::forward(g, image, weight, epilogue, gpu)?;
+    let all = candidates(hopper, winograd, || gather::forward(g, image, weight, epilogue, gpu))?;
     choose(&problem, inputs, outputs, all, vendor, gpu)
 }
 
@@ -59,7 +67,8 @@ pub(super) fn input_grad(g: &Geometry, inputs: &[Operand], outputs: &[Operand], 
     let vendor = |name: Option<&str>| vendor::input_grad(g, image, weight, name, gpu);
     let problem = format!("conv2d input_grad {g:?} {image} {weight}");
     let hopper = hopper::input_grad(g, image, weight, gpu)?;
-    let all = candidates(hopper, || gather::input_grad(g, image, weight, gpu))?;
+    let winograd = winograd::input_grad(g, image, weight, gpu)?;
+    let all = candidates(hopper, winograd, || gather::input_grad(g, image, weight, gpu))?;
     choose(&problem, inputs, outputs, all, vendor, gpu)
 }
 
@@ -75,7 +84,8 @@ pub(super) fn weight_grad(
     let vendor = |name: Option<&str>| vendor::weight_grad(g, image, out, bias, name, gpu);
     let problem = format!("conv2d weight_grad {g:?} {image} {out} {bias}");
     let hopper = hopper_weights::weight_grad(g, image, out, bias, gpu)?;
-    let all = candidates(hopper, || weight_grad::weight_grad(g, image, out, bias, gpu))?;
+    let winograd = winograd::weight_grad(g, image, out, bias, gpu)?;
+    let all = candidates(hopper, winograd, || weight_grad::weight_grad(g, image, out, bias, gpu))?;
     choose(&problem, inputs, outputs, all, vendor, gpu)
 }
 
