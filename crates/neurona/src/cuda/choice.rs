@@ -81,7 +81,10 @@ pub(crate) fn choose(
     gpu: &Gpu,
 ) -> Result<Box<dyn Kernel>> {
     let which = kernels();
-    let key = format!("{} sm_{}{} {problem} {which:?}", gpu.name, gpu.capability.0, gpu.capability.1);
+    // With the names of ours: a version that knows another way times it.
+    let names: Vec<&str> = own.iter().map(|c| c.name.as_str()).collect();
+    let (major, minor) = gpu.capability;
+    let key = format!("{} sm_{major}{minor} {problem} {which:?} {}", gpu.name, names.join(","));
     let known = MEMORY.lock().unwrap_or_else(|e| e.into_inner()).known.get(&key).cloned();
     let ours = |name: &String| own.iter().any(|c| c.name == *name);
     let theirs = match &known {

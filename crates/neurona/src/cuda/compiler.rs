@@ -49,6 +49,7 @@ const INCLUDES: &[(&str, &str)] = &[
     ("tile.cuh", include_str!("include/tile.cuh")),
     ("vector.cuh", include_str!("include/vector.cuh")),
     ("windows.cuh", include_str!("include/windows.cuh")),
+    ("winograd.cuh", include_str!("include/winograd.cuh")),
     ("random.cuh", include_str!("include/random.cuh")),
 ];
 

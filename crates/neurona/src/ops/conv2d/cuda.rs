@@ -11,6 +11,7 @@ mod hopper_weights;
 mod parts;
 mod vendor;
 mod weight_grad;
+mod winograd;
 
 use super::cpu::Geometry;
 use crate::cuda::Gpu;
@@ -29,9 +30,19 @@ pub(super) struct Epilogue {
     pub relu: bool,
 }
 
-/// Our own. Where Hopper's tensor cores can do it, nothing else of ours comes near.
-fn candidates(hopper: Vec<Candidate>, own: impl FnOnce() -> Result<Vec<Candidate>>) -> Result<Vec<Candidate>> {
-    if hopper.is_empty() { own() } else { Ok(hopper) }
+/// Our own. Where Hopper's tensor cores can do it, nothing else of ours comes near; plain sums are what runs when nothing
+/// is timed.
+fn candidates(
+    hopper: Vec<Candidate>,
+    winograd: Vec<Candidate>,
+    own: impl FnOnce() -> Result<Vec<Candidate>>,
+) -> Result<Vec<Candidate>> {
+    let mut all = hopper;
+    if all.is_empty() && (winograd.is_empty() || !winograd::forced()) {
+        all = own()?;
+    }
+    all.extend(winograd);
+    Ok(all)
 }
 
 /// A kernel for a special case, and the product that can do it as well where it runs on tensor cores: which of the two is
@@ -60,7 +71,8 @@ pub(super) fn forward(
     let vendor = |name: Option<&str>| vendor::forward(g, image, weight, epilogue, name, gpu);
     let problem = format!("conv2d forward {g:?} {image} {weight} {epilogue:?}");
     let hopper = hopper::forward(g, image, weight, epilogue, gpu)?;
-    let all = candidates(hopper, || gather::forward(g, image, weight, epilogue, gpu))?;
+    let winograd = winograd::forward(g, image, weight, epilogue, gpu)?;
+    let all = candidates(hopper, winograd, || gather::forward(g, image, weight, epilogue, gpu))?;
     choose(&problem, inputs, outputs, all, vendor, gpu)
 }
 
@@ -70,7 +82,8 @@ pub(super) fn input_grad(g: &Geometry, inputs: &[Operand], outputs: &[Operand], 
     let vendor = |name: Option<&str>| vendor::input_grad(g, image, weight, name, gpu);
     let problem = format!("conv2d input_grad {g:?} {image} {weight}");
     let hopper = hopper::input_grad(g, image, weight, gpu)?;
-    let all = candidates(hopper, || gather::input_grad(g, image, weight, gpu))?;
+    let winograd = winograd::input_grad(g, image, weight, gpu)?;
+    let all = candidates(hopper, winograd, || gather::input_grad(g, image, weight, gpu))?;
     choose(&problem, inputs, outputs, all, vendor, gpu)
 }
 
@@ -86,7 +99,8 @@ pub(super) fn weight_grad(
     let vendor = |name: Option<&str>| vendor::weight_grad(g, image, out, bias, name, gpu);
     let problem = format!("conv2d weight_grad {g:?} {image} {out} {bias}");
     let hopper = hopper_weights::weight_grad(g, image, out, bias, gpu)?;
-    let all = candidates(hopper, || weight_grad::weight_grad(g, image, out, bias, gpu))?;
+    let winograd = winograd::weight_grad(g, image, out, bias, gpu)?;
+    let all = candidates(hopper, winograd, || weight_grad::weight_grad(g, image, out, bias, gpu))?;
     choose(&problem, inputs, outputs, all, vendor, gpu)
 }
 

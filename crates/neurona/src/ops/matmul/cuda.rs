@@ -12,6 +12,61 @@ use crate::{Error, Result};
 
 const SOURCE: Source = Source::embedded("matmul.cu", include_str!("matmul.cu"));
 
+/// `Sizes` of the kernel: of the product and a part of its depth, from one product's operands to the next's, and the
+/// number of products and whether negative ones become zeros.
+fn sizes(product: [i32; 4], steps: [i64; 2], rest: [i32; 2]) -> Argument {
+    let mut bytes = Vec::with_capacity(40);
+    product.iter().for_each(|x| bytes.extend(x.to_ne_bytes()));
+    steps.iter().for_each(|x| bytes.extend(x.to_ne_bytes()));
+    rest.iter().for_each(|x| bytes.extend(x.to_ne_bytes()));
+    Argument::Bytes(bytes)
+}
+
+/// Products of f32 matrices in memory, for ops that are made of them: `count` pairs, one after the other.
+pub(crate) struct Batch {
+    pub count: usize,
+    /// Rows and columns of a product.
+    pub size: [usize; 2],
+    pub depth: usize,
+    /// Whether the left matrices are stored with the depth first, as the right ones are.
+    pub transposed: bool,
+}
+
+impl Batch {
+    /// Multiplies `a` and `b`, cut like this. With several parts of the depth `to` gets `[part][product][m][n]`, which
+    /// the caller adds.
+    pub fn launch(&self, cut: &Cut, [a, b, to]: [Argument; 3], gpu: &Gpu) -> Result<Launch> {
+        let ([m, n], k, Cut { tile, parts, part }) = (self.size, self.depth, *cut);
+        let [rows, columns, depth, part, count] = [m, n, k, part, self.count].map(i32::try_from);
+        let blocks = u32::try_from(tile.count(m, n) * self.count);
+        let (Ok(rows), Ok(columns), Ok(depth), Ok(part), Ok(count), Ok(blocks)) =
+            (rows, columns, depth, part, count, blocks)
+        else {
+            return Err(Error::op("matmul", "a size is larger than kernels for GPUs can count"));
+        };
+        let mut macros = tile.macros();
+        macros.extend([
+            ("ELEMENT", cuda_type(DType::F32).into()),
+            ("TRANSPOSE_A", i32::from(self.transposed).to_string()),
+            ("TRANSPOSE_B", "0".into()),
+            ("PIECE_A", tile.piece(if self.transposed { m } else { k }).to_string()),
+            ("PIECE_B", tile.piece(n).to_string()),
+        ]);
+        Ok(Launch {
+            function: gpu.function(&SOURCE, "matmul", &macros)?,
+            grid: Grid { blocks: [blocks, parts as u32, 1], threads: [tile.threads(), 1, 1], shared: 0 },
+            arguments: vec![
+                a,
+                b,
+                Argument::Null,
+                to.clone(),
+                to,
+                sizes([rows, columns, depth, part], [(m * k) as i64, (k * n) as i64], [count, 0]),
+            ],
+        })
+    }
+}
+
 /// Below this a product leaves tensor cores mostly idle, and ordinary units may be as fast.
 const SMALL: usize = 16;
 
@@ -54,24 +109,15 @@ fn matmul(op: &MatMul, s: &Sizes, inputs: &[Operand], result: DType, units: Unit
     ]);
     let step = |shape: &[usize], size: usize| if shape.len() == 3 && shape[0] > 1 { size as i64 } else { 0 };
     let relu = i32::from(op.activation == Activation::Relu);
-    let mut sizes = Vec::with_capacity(40);
-    [m, n, k, part as i32].iter().for_each(|x| sizes.extend(x.to_ne_bytes()));
-    [step(&a.shape, s.m * s.k), step(&b.shape, s.k * s.n)].iter().for_each(|x| sizes.extend(x.to_ne_bytes()));
-    [batch, relu].iter().for_each(|x| sizes.extend(x.to_ne_bytes()));
+    let steps = [step(&a.shape, s.m * s.k), step(&b.shape, s.k * s.n)];
+    let sizes = sizes([m, n, k, part as i32], steps, [batch, relu]);
 
     let bias = if inputs.len() > 2 { Argument::Input(2) } else { Argument::Null };
     let sums = if parts > 1 { Argument::Workspace(0) } else { Argument::Null };
     let mut launches = vec![Launch {
         function: gpu.function(&SOURCE, "matmul", &macros)?,
         grid: Grid { blocks: [blocks, parts as u32, 1], threads: [tile.threads(), 1, 1], shared: 0 },
-        arguments: vec![
-            Argument::Input(0),
-            Argument::Input(1),
-            bias.clone(),
-            Argument::Output(0),
-            sums.clone(),
-            Argument::Bytes(sizes),
-        ],
+        arguments: vec![Argument::Input(0), Argument::Input(1), bias.clone(), Argument::Output(0), sums.clone(), sizes],
     }];
     let elements = s.batch * s.m * s.n;
     if parts > 1 {

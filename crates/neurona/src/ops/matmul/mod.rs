@@ -1,6 +1,6 @@
 //! Matrix products: `matmul`, `linear`.
 
-mod cuda;
+pub(crate) mod cuda;
 mod hopper;
 mod vendor;
 
