@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Checks the kernels for every GPU (matrix product, convolution) against float64, and times every tile beside cuBLAS and
-cuDNN: general_check.py [check] [matmul] [conv] [--vendor] [--json FILE]"""
+cuDNN: general_check.py [check] [tensor] [matmul] [conv] [--vendor] [--json FILE]"""
 
 import json
 import struct
@@ -15,7 +15,7 @@ torch.backends.cuda.matmul.allow_tf32 = False
 torch.backends.cudnn.allow_tf32 = False
 torch.backends.cudnn.benchmark = True
 
-# Name: M, N, THREAD_M, THREAD_N, SLICES, RESIDENT.
+# Name: M, N, SHARE_M, SHARE_N, SLICES, RESIDENT. Those whose names begin with t are for tensor cores.
 TILES = {
     "128x128": (128, 128, 16, 8, 1, 2),
     "128x128s": (128, 128, 8, 8, 1, 2),
@@ -26,8 +26,15 @@ TILES = {
     "128x32": (128, 32, 8, 4, 1, 4),
     "32x32": (32, 32, 4, 4, 4, 2),
     "32x16": (32, 16, 4, 4, 8, 2),
+    "t128x128": (128, 128, 64, 64, 1, 2),
+    "t128x64": (128, 64, 64, 32, 1, 3),
+    "t64x128": (64, 128, 32, 64, 1, 3),
+    "t64x64": (64, 64, 32, 32, 1, 4),
+    "t128x32": (128, 32, 32, 32, 1, 4),
+    "t32x32": (32, 32, 32, 32, 4, 4),
 }
-MACROS = "TILE_M TILE_N THREAD_M THREAD_N SLICES RESIDENT".split()
+TENSOR_TILES = [name for name in TILES if name.startswith("t")]
+MACROS = "TILE_M TILE_N SHARE_M SHARE_N SLICES RESIDENT".split()
 NAMES = {torch.float32: "float", torch.float64: "double", torch.float16: "f16", torch.bfloat16: "bf16"}
 ALIGNED = 64
 kernels = Kernels()
@@ -42,12 +49,22 @@ def up(a, b):
 
 
 def tile_macros(tile):
-    return tuple(zip(MACROS, TILES[tile]))
+    return tuple(zip(MACROS, TILES[tile])) + (("TENSOR_CORES", int(tile in TENSOR_TILES)),)
 
 
 def threads(tile):
-    m, n, tm, tn, slices, _ = TILES[tile]
-    return m // tm * (n // tn) * slices
+    m, n, share_m, share_n, slices, _ = TILES[tile]
+    return m // share_m * (n // share_n) * slices * (32 if tile in TENSOR_TILES else 1)
+
+
+def run(tile):
+    """Neighbours that a tile keeps together."""
+    return 8 if tile in TENSOR_TILES else 4
+
+
+def piece(tile, size):
+    """Elements read at once where there are `size` of them in a row."""
+    return next(p for p in ((8, 4, 2, 1) if tile in TENSOR_TILES else (4, 1)) if size % p == 0)
 
 
 def wide(dtype):
@@ -67,9 +84,9 @@ class Matmul:
         m, k = (a.shape[-1], a.shape[-2]) if ta else (a.shape[-2], a.shape[-1])
         n = b.shape[-2] if tb else b.shape[-1]
         batch = max(a.shape[0] if a.dim() == 3 else 1, b.shape[0] if b.dim() == 3 else 1)
-        vector = lambda x: int(x.shape[-1] % 4 == 0)
+        pieces = piece(tile, a.shape[-1]), piece(tile, b.shape[-1])
         macros = [("ELEMENT", NAMES[a.dtype]), ("BIAS_ELEMENT", NAMES[bias.dtype if bias is not None else a.dtype])]
-        macros += [("TRANSPOSE_A", int(ta)), ("TRANSPOSE_B", int(tb)), ("VECTOR_A", vector(a)), ("VECTOR_B", vector(b))]
+        macros += [("TRANSPOSE_A", int(ta)), ("TRANSPOSE_B", int(tb)), ("PIECE_A", pieces[0]), ("PIECE_B", pieces[1])]
         self.key = ("matmul/matmul.cu", tile_macros(tile) + tuple(macros))
         part, self.parts = part_of(k, parts)
         step = lambda x: x.shape[-1] * x.shape[-2] if x.dim() == 3 and x.shape[0] > 1 else 0
@@ -124,24 +141,24 @@ class Gather:
             for size, st, d in zip((g.r, g.s), g.stride, g.dilation):
                 taps *= ceil(size, next(i for i in range(1, 1 << 20) if i * d % st == 0))
         self.deepest = taps * channels
-        self.columns = up(wanted, 4)
+        self.columns = up(wanted, run(tile))
         self.part, self.parts = part_of(self.deepest, parts)
-        vector = channels % 4 == 0
-        self.unit = 4 if vector else 1
+        self.piece = piece(tile, channels)
         self.room = up(self.deepest, ALIGNED) + 3 * ALIGNED
         self.row_tiles = ceil(rows, TILES[tile][0])
         self.blocks = self.classes * self.row_tiles * ceil(self.columns, TILES[tile][1])
         sum_type = wide(images.dtype)
+        packed = images.dtype if tile in TENSOR_TILES else sum_type
         empty = lambda count, dtype: torch.empty(count, dtype=dtype, device=DEVICE)
-        self.packed = empty(self.classes * g.groups * self.room * self.columns, sum_type)
-        self.windows = empty(self.classes * self.room // self.unit * 4, torch.int32)
+        self.packed = empty(self.classes * g.groups * self.room * self.columns, packed)
+        self.windows = empty(self.classes * self.room // self.piece * 4, torch.int32)
         size = (g.n, g.h, g.w, g.c) if input_grad else (g.n, g.p, g.q, g.k)
         self.out = torch.full(size, float("nan"), dtype=images.dtype, device=DEVICE)
         self.sums = empty(self.parts * self.out.numel(), sum_type) if self.parts > 1 else None
         direction = ("INPUT_GRAD", int(input_grad))
-        self.pack_key = ("conv2d/conv2d_pack.cu", (("WEIGHT_ELEMENT", NAMES[weight.dtype]), ("SUM", NAMES[sum_type]), ("UNIT", self.unit), direction))
+        self.pack_key = ("conv2d/conv2d_pack.cu", (("WEIGHT_ELEMENT", NAMES[weight.dtype]), ("PACKED_ELEMENT", NAMES[packed]), ("PIECE", self.piece), direction))
         bias_type = NAMES[bias.dtype if bias is not None else images.dtype]
-        self.key = ("conv2d/conv2d_gather.cu", tile_macros(tile) + (("ELEMENT", NAMES[images.dtype]), ("BIAS_ELEMENT", bias_type), direction, ("VECTOR", int(vector))))
+        self.key = ("conv2d/conv2d_gather.cu", tile_macros(tile) + (("ELEMENT", NAMES[images.dtype]), ("BIAS_ELEMENT", bias_type), direction, ("PIECE", self.piece)))
 
     def run(self):
         g, groups = self.g.bytes(), self.g.groups
@@ -168,7 +185,7 @@ class WeightGrad:
         self.sums, self.bias_sums = empty(self.parts * g.k * columns), empty(self.parts * g.k) if bias else None
         self.out = torch.full((g.k, self.inner, g.r, g.s), float("nan"), dtype=out_type, device=DEVICE)
         self.bias = torch.full((g.k,), float("nan"), dtype=out_type, device=DEVICE) if bias else None
-        self.key = ("conv2d/conv2d_weight_grad.cu", tile_macros(tile) + (("ELEMENT", NAMES[images.dtype]), ("VECTOR_LEFT", int(outer % 4 == 0)), ("VECTOR_RIGHT", int(self.inner % 4 == 0))))
+        self.key = ("conv2d/conv2d_weight_grad.cu", tile_macros(tile) + (("ELEMENT", NAMES[images.dtype]), ("PIECE_LEFT", piece(tile, outer)), ("PIECE_RIGHT", piece(tile, self.inner))))
         self.finish = ("conv2d/conv2d_weight_grad_finish.cu", (("SUM", NAMES[wide(images.dtype)]), ("OUT_ELEMENT", NAMES[out_type])))
 
     def run(self):
@@ -449,6 +466,8 @@ def bench_matmul(record):
         vendor = graph_ms(lambda: (a.mT if ta else a) @ (b.mT if tb else b), count)
         found = []
         for tile in TILES:
+            if tile in TENSOR_TILES:
+                continue
             if m * n >= 1 << 20 and tile.startswith("32") or m * n < 1 << 18 and tile.startswith("128"):
                 continue
             blocks = ceil(m, TILES[tile][0]) * ceil(n, TILES[tile][1])
@@ -481,7 +500,7 @@ def candidates(name, what, g, x, weight, dy):
     if what == "wgrad" and g.c * g.r <= 32 and g.c <= 8:
         yield "direct", DirectWeightGrad(g, x, dy, torch.float32, False)
     for tile in TILES:
-        if small != (tile == "32x32") or tile == "32x16":
+        if tile in TENSOR_TILES or small != (tile == "32x32") or tile == "32x16":
             continue
         wanted = g.c if what == "dgrad" else g.k
         if wanted <= 64 and TILES[tile][1] == 128 and what != "wgrad" or wanted <= 64 and TILES[tile][0] >= 128 and what == "wgrad":
@@ -550,24 +569,30 @@ def main():
         others = " ".join(f"{tile}/{parts}:{t * 1e3:.1f}" for t, tile, parts in found[1:5])
         print(f"{kind:7} {name:22} {ms * 1e3:8.1f} us {flops / ms / 1e9:5.1f} TFLOP/s vendor {vendor * 1e3:8.1f} us ratio {vendor / ms:5.2f}  {tile}/{parts}   {others}", flush=True)
 
+    if "tensor" in args:
+        tiles = [tile for tile in TENSOR_TILES if tile in args] or TENSOR_TILES
+        check([torch.bfloat16 if "bf16" in args else torch.float16], tiles)
+        print(f"checked, {len(failures)} wrong, {time.time() - started:.1f} s", flush=True)
+        return
     if "quick" in args:
         check([torch.float32], ["64x64"])
         check([torch.float32], ["32x16"])
         print(f"checked, {len(failures)} wrong, worst f32 {worst}, {time.time() - started:.1f} s", flush=True)
         return
-    everything = [("matmul/matmul.cu", tile_macros(t) + tuple(zip(("ELEMENT", "BIAS_ELEMENT", "TRANSPOSE_A", "TRANSPOSE_B", "VECTOR_A", "VECTOR_B"), ("float", "float", ta, tb, va, vb))))
-                  for t in TILES for ta, tb in ((0, 0), (0, 1), (1, 0)) for va in (0, 1) for vb in (0, 1)]
+    everything = [("matmul/matmul.cu", tile_macros(t) + tuple(zip(("ELEMENT", "BIAS_ELEMENT", "TRANSPOSE_A", "TRANSPOSE_B", "PIECE_A", "PIECE_B"), ("float", "float", ta, tb, va, vb))))
+                  for t in TILES if t not in TENSOR_TILES for ta, tb in ((0, 0), (0, 1), (1, 0)) for va in (1, 4) for vb in (1, 4)]
     global DEVICE
     device, DEVICE = DEVICE, "meta"
     if "--only" in args:
         del MATMULS[4:9], MATMULS[-2:]
-    everything = [key for key in everything if "matmul" in args and key[1][-2:] == (("VECTOR_A", 1), ("VECTOR_B", 1))] + list(conv_keys() if "conv" in args else [])
+    everything = [key for key in everything if "matmul" in args and key[1][-2:] == (("PIECE_A", 4), ("PIECE_B", 4))] + list(conv_keys() if "conv" in args else [])
     DEVICE = device
     kernels.compile_all(everything)
     print(f"compiled {len(set(everything))} in {time.time() - started:.1f} s", flush=True)
     if "check" in args:
         check([torch.float32, torch.float64, torch.bfloat16, torch.float16], ["128x128", "64x64", "32x16"])
         check([torch.float32], ["128x64", "32x32"])
+        check([torch.bfloat16, torch.float16], TENSOR_TILES)
         print(f"checked, {len(failures)} wrong, worst f32 {worst}, {time.time() - started:.1f} s", flush=True)
     if "matmul" in args:
         bench_matmul(record)

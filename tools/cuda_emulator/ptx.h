@@ -28,6 +28,9 @@ __device__ __forceinline__ unsigned short float_to_bf16(float x) {
 
 // Copies into shared memory happen at once here; the waits for them are then nothing.
 __device__ __forceinline__ void cp_async_4(void *to, const void *from, bool real) { *(unsigned *)to = real ? *(const unsigned *)from : 0; }
+__device__ __forceinline__ void cp_async_8(void *to, const void *from, bool real) {
+    *(unsigned long long *)to = real ? *(const unsigned long long *)from : 0;
+}
 __device__ __forceinline__ void cp_async_16(void *to, const void *from, bool real) {
     *(uint4 *)to = real ? *(const uint4 *)from : uint4{0, 0, 0, 0};
 }
@@ -100,5 +103,16 @@ template <unsigned matrices, bool transposed> inline void load_matrices(unsigned
 }
 
 }  // namespace emulator
+
+__device__ __forceinline__ void ldmatrix_x4(unsigned *parts, const void *row) { emulator::load_matrices<4, false>(parts, row, "ldmatrix"); }
+__device__ __forceinline__ void ldmatrix_x4_transposed(unsigned *parts, const void *row) {
+    emulator::load_matrices<4, true>(parts, row, "ldmatrix");
+}
+__device__ __forceinline__ void mma_f16(float *sums, const unsigned *left, const unsigned *right) {
+    emulator::multiply_matrices<emulator::WidenF16>(sums, left, right, "mma");
+}
+__device__ __forceinline__ void mma_bf16(float *sums, const unsigned *left, const unsigned *right) {
+    emulator::multiply_matrices<emulator::WidenBf16>(sums, left, right, "mma");
+}
 
 #endif

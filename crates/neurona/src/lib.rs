@@ -1,4 +1,4 @@
-//! Neurona trains, evaluates and ships image classifiers on CPU cores.
+//! Neurona trains, evaluates and ships image classifiers, on CPU cores and NVIDIA GPUs.
 //!
 //! Its tensors are lazy: an op checks shapes and adds a node to a graph; when a value is needed the graph is
 //! compiled to a plan once, and the plan runs again for every later batch. A training loop reads like PyTorch's:

@@ -191,9 +191,11 @@ fn lack_of_memory_is_an_error_that_helps() -> Result<()> {
         let total = gpu.gpu()?.expect("a GPU").total;
         let side = 1 << 12;
         let x = Tensor::zeros([4, side], DType::F32)?.to(gpu)?;
-        // Twice what the GPU has.
-        let rows = total / side / 2;
-        let error = x.narrow(0, 0, 1)?.broadcast_to([rows, side])?.exp()?.matmul(&x.t()?)?.to_vec::<f32>().unwrap_err();
+        // Half as much again as the GPU has, in doubles.
+        let rows = total / side / 16 * 3;
+        let line = x.narrow(0, 0, 1)?.to_dtype(DType::F64)?;
+        let error = line.broadcast_to([rows, side])?.exp()?.matmul(&x.to_dtype(DType::F64)?.t()?)?;
+        let error = error.to_vec::<f32>().unwrap_err();
         let text = error.to_string();
         assert!(matches!(error, Error::OutOfMemory { .. }), "{text}");
         assert!(text.contains("are free") && text.contains("the largest tensors"), "{text}");

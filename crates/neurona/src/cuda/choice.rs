@@ -70,25 +70,44 @@ pub(crate) struct Candidate {
     pub kernel: Box<dyn Kernel>,
 }
 
-/// The candidate to use for a problem, which `problem` describes in full. The first is taken when nothing is timed.
+/// The candidate to use for a problem, which `problem` describes in full: one of ours, or of those that `vendor` gives.
+/// It is asked for a single one by its name when that one is remembered, because making all of them takes time.
 pub(crate) fn choose(
     problem: &str,
     inputs: &[Operand],
     outputs: &[Operand],
-    mut candidates: Vec<Candidate>,
+    own: Vec<Candidate>,
+    vendor: impl Fn(Option<&str>) -> Result<Vec<Candidate>>,
     gpu: &Gpu,
 ) -> Result<Box<dyn Kernel>> {
     let which = kernels();
-    if which != Kernels::Auto && candidates.iter().any(|c| c.vendor == (which == Kernels::Vendor)) {
-        candidates.retain(|c| c.vendor == (which == Kernels::Vendor));
+    // With the names of ours: a version that knows another way times it.
+    let names: Vec<&str> = own.iter().map(|c| c.name.as_str()).collect();
+    let (major, minor) = gpu.capability;
+    let key = format!("{} sm_{major}{minor} {problem} {which:?} {}", gpu.name, names.join(","));
+    let known = MEMORY.lock().unwrap_or_else(|e| e.into_inner()).known.get(&key).cloned();
+    let ours = |name: &String| own.iter().any(|c| c.name == *name);
+    let theirs = match &known {
+        _ if which == Kernels::Own => Vec::new(),
+        Some(name) if ours(name) => Vec::new(),
+        Some(name) => match vendor(Some(name))? {
+            // Of another version of the library.
+            gone if gone.is_empty() => vendor(None)?,
+            found => found,
+        },
+        None => vendor(None)?,
+    };
+    let mut candidates = own;
+    if which == Kernels::Vendor && !theirs.is_empty() {
+        candidates.clear();
     }
+    candidates.extend(theirs);
     if candidates.is_empty() {
         return Err(Error::Cuda { what: format!("run {problem}"), problem: "no kernel can do it".into() });
     }
     if candidates.len() == 1 {
         return Ok(candidates.remove(0).kernel);
     }
-    let key = format!("{} sm_{}{} {problem} {which:?}", gpu.name, gpu.capability.0, gpu.capability.1);
     let mut memory = MEMORY.lock().unwrap_or_else(|e| e.into_inner());
     if let Some(at) = memory.known.get(&key).and_then(|name| candidates.iter().position(|c| c.name == *name)) {
         let name = candidates[at].name.clone();

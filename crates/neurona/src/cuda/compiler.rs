@@ -36,6 +36,7 @@ const INCLUDES: &[(&str, &str)] = &[
     ("hopper.cuh", include_str!("include/hopper.cuh")),
     ("index.cuh", include_str!("include/index.cuh")),
     ("limits.cuh", include_str!("include/limits.cuh")),
+    ("pipeline.cuh", include_str!("include/pipeline.cuh")),
     ("prelude.cuh", include_str!("include/prelude.cuh")),
     ("product.cuh", include_str!("include/product.cuh")),
     ("ptx.cuh", include_str!("include/ptx.cuh")),
@@ -44,8 +45,11 @@ const INCLUDES: &[(&str, &str)] = &[
     ("scan.cuh", include_str!("include/scan.cuh")),
     ("staging.cuh", include_str!("include/staging.cuh")),
     ("sweep.cuh", include_str!("include/sweep.cuh")),
+    ("tensor_product.cuh", include_str!("include/tensor_product.cuh")),
+    ("tile.cuh", include_str!("include/tile.cuh")),
     ("vector.cuh", include_str!("include/vector.cuh")),
     ("windows.cuh", include_str!("include/windows.cuh")),
+    ("winograd.cuh", include_str!("include/winograd.cuh")),
     ("random.cuh", include_str!("include/random.cuh")),
 ];
 

@@ -26,7 +26,7 @@ pub(crate) struct Gpu {
     pub shared_memory: usize,
     context: sys::CUcontext,
     stream: Mutex<Stream>,
-    modules: Mutex<HashMap<String, Arc<OnceLock<Result<Module, String>>>>>,
+    modules: Mutex<HashMap<String, Loading>>,
     pub pool: Pool,
     pub transfers: Mutex<Transfers>,
 }
@@ -40,6 +40,9 @@ unsafe impl Sync for Gpu {}
 /// another thread's work.
 #[derive(Clone, Copy)]
 pub(crate) struct Stream(pub sys::CUstream);
+
+/// A module that is there, or that some thread is compiling.
+type Loading = Arc<OnceLock<Result<Module, String>>>;
 
 /// Kernels of one source, loaded for good.
 struct Module(sys::CUmodule);

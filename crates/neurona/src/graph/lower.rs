@@ -6,6 +6,7 @@
 mod elementwise;
 mod fold;
 mod layout;
+mod pool;
 mod precision;
 
 use super::ir::{Ir, IrNode, Kind, Value};
@@ -22,7 +23,7 @@ pub(crate) fn lower(ir: Ir, fuse: bool, device: Device, mixed: Option<DType>) ->
         (_, Some(narrow)) => precision::mix(ir, narrow)?,
         _ => ir,
     };
-    let ir = if fuse { fuse_relu(fold::batch_norm(ir)?)? } else { ir };
+    let ir = if fuse { fuse_relu(pool::mask_first(fold::batch_norm(ir)?)?)? } else { ir };
     let ir = layout::choose(ir)?;
     let ir = elementwise::group(ir, fuse)?;
     prune(ir)

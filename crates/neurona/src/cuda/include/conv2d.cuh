@@ -4,7 +4,7 @@
 // and a depth lies is the sum of an address that depends on the row alone and an offset that depends on the depth alone,
 // so a table of offsets is all that tells one filter size, dilation or parity from another.
 #pragma once
-#include "product.cuh"
+#include "pipeline.cuh"
 
 struct Geometry {
     int n, c, h, w;
@@ -14,7 +14,7 @@ struct Geometry {
     int groups;
 };
 
-// One depth (or four, where channels come in fours) relative to a row's window.
+// A piece of neighbouring depths relative to a row's window.
 struct __align__(16) Window { int offset, down, right, unused; };
 
 // Far enough outside that no row reaches the image.
@@ -43,55 +43,52 @@ struct Rows {
     i64 pitch;
 };
 
-template <class T, int WIDTH, int DEPTH, int THREADS, bool Vector> struct Gathered {
-    typedef QuadsAlongDepth<WIDTH, DEPTH, THREADS> Quads;
-    // All loads of a thread are at the same depth unless slices make the step deeper.
-    static constexpr int DEPTHS = DEPTH == 8 ? 1 : Quads::LOADS;
-    const T *origin[Quads::LOADS];
-    int top[Quads::LOADS], side[Quads::LOADS];
+// A table's window stands for a piece of `Size` depths.
+template <class T, class Layout, int Size> struct Gathered {
+    typedef Layout Runs;
+    static constexpr int PIECE_SIZE = Size;
+    // Windows of whole runs are read a step before they are needed.
+    static constexpr bool AHEAD = PIECE_SIZE == Runs::LENGTH;
+    static constexpr int DEPTHS = Runs::ONE_DEPTH ? 1 : Runs::LOADS;
+    const T *origin[Runs::LOADS];
+    int top[Runs::LOADS], side[Runs::LOADS];
     int height, width;
     const Window *table;
     Window ahead[DEPTHS];
 
     __device__ __forceinline__ Gathered(const T *images, const Rows &rows, u32 first, const Window *windows, int begin)
         : height(rows.height), width(rows.width) {
-        table = windows + begin / (Vector ? 4 : 1);
+        table = windows + begin / PIECE_SIZE;
 #pragma unroll
-        for (int load = 0; load < Quads::LOADS; load++) {
-            const u32 row = first + Quads::line(load);
+        for (int load = 0; load < Runs::LOADS; load++) {
+            const u32 row = first + Runs::line(load);
             const u32 image = row / (rows.count_h * rows.count_w), pixel = row % (rows.count_h * rows.count_w);
             top[load] = (int)(pixel / rows.count_w) * rows.step_h - rows.start_h;
             side[load] = (int)(pixel % rows.count_w) * rows.step_w - rows.start_w;
             origin[load] = images + (((i64)image * height + top[load]) * width + side[load]) * rows.pitch;
-            if (row >= rows.rows || !Quads::moves(load)) top[load] = OUTSIDE;
+            if (row >= rows.rows || !Runs::moves(load)) top[load] = OUTSIDE;
         }
         look_ahead();
     }
     __device__ __forceinline__ void look_ahead() {
-        if (Vector) {
+        if (AHEAD) {
 #pragma unroll
             for (int i = 0; i < DEPTHS; i++)
-                if (Quads::moves(i)) ahead[i] = table[Quads::depth(i) / 4];
+                if (Runs::moves(i)) ahead[i] = table[Runs::depth(i) / PIECE_SIZE];
         }
     }
     __device__ __forceinline__ bool inside(int load, const Window &window) const {
         return (u32)(top[load] + window.down) < (u32)height && (u32)(side[load] + window.right) < (u32)width;
     }
-    template <class OnQuad, class OnValue> __device__ __forceinline__ void advance(OnQuad quad, OnValue value) {
+    template <class OnPiece> __device__ __forceinline__ void advance(OnPiece piece) {
 #pragma unroll
-        for (int load = 0; load < Quads::LOADS; load++) {
-            if constexpr (Vector) {
-                const Window window = ahead[DEPTHS == 1 ? 0 : load];
-                quad(load, origin[load] + window.offset, inside(load, window));
-            } else {
+        for (int load = 0; load < Runs::LOADS; load++)
 #pragma unroll
-                for (int j = 0; j < 4; j++) {
-                    const Window window = table[Quads::depth(load) + j];
-                    value(load, j, origin[load] + window.offset, inside(load, window));
-                }
+            for (int j = 0; j < Runs::LENGTH; j += PIECE_SIZE) {
+                const Window window = AHEAD ? ahead[DEPTHS == 1 ? 0 : load] : table[(Runs::depth(load) + j) / PIECE_SIZE];
+                piece(load, j, origin[load] + window.offset, inside(load, window));
             }
-        }
-        table += DEPTH / (Vector ? 4 : 1);
+        table += Runs::DEPTH / PIECE_SIZE;
         look_ahead();
     }
 };

@@ -1,22 +1,60 @@
-// The main loop of a matrix product on ordinary arithmetic units: every pass of a convolution and the product itself use
-// it, each with its own way to fetch the operands.
+// A matrix product's tile on ordinary arithmetic units.
 //
-// A block computes M × N sums, a thread ThreadM × ThreadN of them. Operands are copied into shared memory ahead of the
-// arithmetic: f32 whose quads stay together on its own, the rest through registers, turned and widened on the way.
+// A block computes M × N sums, a thread ThreadM × ThreadN of them. Operands lie in shared memory as the arithmetic wants
+// them, a row for each depth: f32 whose quads stay together is copied there on its own, the rest goes through registers,
+// turned and widened on the way.
 #pragma once
-#include "prelude.cuh"
+#include "pipeline.cuh"
 
-// Four neighbours in memory, read at once where their address allows it.
-template <class T> struct __align__(sizeof(T) == 8 ? 16 : 4 * sizeof(T)) Quad { T at[4]; };
+// Which quads of an operand's step of Lines × Depths a thread moves, and where their values go. Quads lie along the depth:
+// two lanes share a row's 32 bytes, so that whole sectors are read and the transposing stores of a warp hit 32 different
+// banks.
+template <int Lines, int Depths, int Threads> struct QuadsAlongDepth {
+    static constexpr int LENGTH = 4, DEPTH = Depths;
+    // Copies of single values would be four times as many, and memory's queue shorter than that.
+    static constexpr bool TOGETHER = false;
+    static constexpr int TOTAL = Lines * DEPTH / 4, LOADS = (TOTAL + Threads - 1) / Threads;
+    // All loads of a thread are at the same depth unless slices make the step deeper.
+    static constexpr bool ONE_DEPTH = DEPTH == 8;
+    static __device__ __forceinline__ int element(int load) { return threadIdx.x + load * Threads; }
+    // False for the threads that a small step leaves without work.
+    static __device__ __forceinline__ bool moves(int load) { return TOTAL % Threads == 0 || element(load) < TOTAL; }
+    static __device__ __forceinline__ int line(int load) { return (element(load) >> 1) % Lines; }
+    static __device__ __forceinline__ int depth(int load) {
+        return ((element(load) & 1) | ((element(load) / (2 * Lines)) << 1)) * 4;
+    }
+    static __device__ __forceinline__ int place(int load, int j) { return (depth(load) + j) * (Lines + 4) + line(load); }
+    template <class A> static __device__ __forceinline__ void store(A *stage, int load, const A (&values)[4]) {
+#pragma unroll
+        for (int j = 0; j < 4; j++) stage[place(load, j)] = values[j];
+    }
+};
 
-template <class X, class Y> struct Same { static constexpr bool value = false; };
-template <class X> struct Same<X, X> { static constexpr bool value = true; };
+// Quads lie across the depth, as the arithmetic wants them.
+template <int Lines, int Depths, int Threads> struct QuadsAcrossDepth {
+    static constexpr int LENGTH = 4, DEPTH = Depths;
+    static constexpr bool TOGETHER = true;
+    static constexpr int TOTAL = Lines * DEPTH / 4, LOADS = (TOTAL + Threads - 1) / Threads;
+    static __device__ __forceinline__ int element(int load) { return threadIdx.x + load * Threads; }
+    static __device__ __forceinline__ bool moves(int load) { return TOTAL % Threads == 0 || element(load) < TOTAL; }
+    static __device__ __forceinline__ int line(int load) { return element(load) % (Lines / 4) * 4; }
+    static __device__ __forceinline__ int depth(int load) { return element(load) / (Lines / 4); }
+    static __device__ __forceinline__ int place(int load, int j) { return depth(load) * (Lines + 4) + line(load) + j; }
+    template <class A> static __device__ __forceinline__ void store(A *stage, int load, const A (&values)[4]) {
+        Quad<A> quad;
+#pragma unroll
+        for (int j = 0; j < 4; j++) quad.at[j] = values[j];
+        *(Quad<A> *)&stage[place(load, 0)] = quad;
+    }
+};
 
 // A: the type of the sums. Slices groups of threads share a block's sums, each with a part of every step's depth: small
 // products need the threads more than the sums.
-template <class A, int TileM, int TileN, int ThreadM, int ThreadN, int Slices> struct Product {
+// LeftAcross, RightAcross: how the operands' quads lie in memory.
+template <class A, int TileM, int TileN, int ThreadM, int ThreadN, int Slices, bool LeftAcross, bool RightAcross> struct Product {
+    typedef A Element;
     static constexpr int M = TileM, N = TileN;
-    static constexpr int SLICE_DEPTH = 8, DEPTH = SLICE_DEPTH * Slices;
+    static constexpr int STEP_PARTS = 8, DEPTH = STEP_PARTS * Slices;
     static constexpr int SLICE_THREADS = (M / ThreadM) * (N / ThreadN), THREADS = SLICE_THREADS * Slices;
     // Four more columns than needed turn the transposing stores of `AlongDepth` to different banks.
     static constexpr int PITCH_M = M + 4, PITCH_N = N + 4;
@@ -24,9 +62,12 @@ template <class A, int TileM, int TileN, int ThreadM, int ThreadN, int Slices> s
     static constexpr int WARPS_N = N / (4 * ThreadN);
     static_assert(M % (8 * ThreadM) == 0 && N % (4 * ThreadN) == 0, "a warp is 8 by 4 threads");
 
+    typedef typename Choose<LeftAcross, QuadsAcrossDepth<M, DEPTH, THREADS>, QuadsAlongDepth<M, DEPTH, THREADS>>::type Left;
+    typedef typename Choose<RightAcross, QuadsAcrossDepth<N, DEPTH, THREADS>, QuadsAlongDepth<N, DEPTH, THREADS>>::type Right;
+
     struct Stage {
-        A left[DEPTH][PITCH_M];
-        A right[DEPTH][PITCH_N];
+        A left[DEPTH * PITCH_M];
+        A right[DEPTH * PITCH_N];
     };
     // Two steps are on their way while a third is multiplied.
     static constexpr int STAGES = Same<A, float>::value ? 3 : 2;
@@ -35,7 +76,7 @@ template <class A, int TileM, int TileN, int ThreadM, int ThreadN, int Slices> s
         A slices[Slices > 1 ? Slices - 1 : 1][Slices > 1 ? ThreadM * ThreadN : 1][SLICE_THREADS];
     };
 
-    A sum[ThreadM][ThreadN];
+    A sum[ThreadM * ThreadN];
     int slice, row, column;
 
     __device__ __forceinline__ Product() {
@@ -46,123 +87,38 @@ template <class A, int TileM, int TileN, int ThreadM, int ThreadN, int Slices> s
         row = (warp / WARPS_N) * 32 + ((lane >> 1) & 7) * 4;
         column = (warp % WARPS_N) * 16 + ((lane & 1) | ((lane >> 4) << 1)) * 4;
 #pragma unroll
-        for (int i = 0; i < ThreadM; i++)
-#pragma unroll
-            for (int j = 0; j < ThreadN; j++) sum[i][j] = A(0);
+        for (int i = 0; i < ThreadM * ThreadN; i++) sum[i] = A(0);
     }
 
-    // The row of sum[i] and the column of sum[.][j] within the tile.
+    // The row of sum[i][.] and the column of sum[.][j] within the tile.
     __device__ __forceinline__ int row_of(int i) const { return (i / 4) * (M / GROUPS_M) + row + i % 4; }
     __device__ __forceinline__ int column_of(int j) const { return (j / 4) * (N / GROUPS_N) + column + j % 4; }
+
+    // The left operand's value in a step.
+    static __device__ __forceinline__ A left_at(const Stage &stage, int line, int depth) { return stage.left[depth * PITCH_M + line]; }
 
     // What a thread multiplies at one depth.
     struct Fragments {
         Quad<A> left[GROUPS_M], right[GROUPS_N];
     };
 
-    __device__ __forceinline__ void read(Fragments &to, const Stage &stage, int depth) const {
-        const int k = slice * SLICE_DEPTH + depth;
+    __device__ __forceinline__ void read(Fragments &to, const Stage &stage, int part) const {
+        const int k = slice * STEP_PARTS + part;
 #pragma unroll
-        for (int i = 0; i < GROUPS_M; i++) to.left[i] = *(const Quad<A> *)&stage.left[k][i * (M / GROUPS_M) + row];
+        for (int i = 0; i < GROUPS_M; i++) to.left[i] = *(const Quad<A> *)&stage.left[k * PITCH_M + i * (M / GROUPS_M) + row];
 #pragma unroll
-        for (int j = 0; j < GROUPS_N; j++) to.right[j] = *(const Quad<A> *)&stage.right[k][j * (N / GROUPS_N) + column];
+        for (int j = 0; j < GROUPS_N; j++) to.right[j] = *(const Quad<A> *)&stage.right[k * PITCH_N + j * (N / GROUPS_N) + column];
     }
 
     __device__ __forceinline__ void multiply(const Fragments &by) {
 #pragma unroll
         for (int i = 0; i < ThreadM; i++)
 #pragma unroll
-            for (int j = 0; j < ThreadN; j++) sum[i][j] += by.left[i / 4].at[i % 4] * by.right[j / 4].at[j % 4];
+            for (int j = 0; j < ThreadN; j++) sum[i * ThreadN + j] += by.left[i / 4].at[i % 4] * by.right[j / 4].at[j % 4];
     }
 
-    template <class Left, class Right>
-    __device__ __forceinline__ void accumulate(Left &left, Right &right, int steps, Shared &shared) {
-        accumulate(left, right, steps, shared, [](const Stage &) {});
-    }
-
-    // Sums `steps` steps of DEPTH. The operands know where they are: each copy is one step further. `look` sees each
-    // step's operands while they are in shared memory.
-    //
-    // Everything is on its way before it is needed: operands from memory for a step or two, fragments from shared memory
-    // during the depth before. The barrier stands before a step's last products, which then hide the first
-    // reads of the next step.
-    template <class Left, class Right, class Look>
-    __device__ __forceinline__ void accumulate(Left &left, Right &right, int steps, Shared &shared, Look look) {
-        if (steps > 0) {
-            Fragments fragments[2];
-            left.begin(&shared.stages[0].left[0][0]);
-            right.begin(&shared.stages[0].right[0][0]);
-            cp_async_commit();
-            left.end(&shared.stages[0].left[0][0]);
-            right.end(&shared.stages[0].right[0][0]);
-            left.begin_late();
-            right.begin_late();
-            // Copies that need no registers are one step further ahead.
-            if (STAGES > 2) {
-                left.begin_early(&shared.stages[1].left[0][0]);
-                right.begin_early(&shared.stages[1].right[0][0]);
-                cp_async_commit();
-            }
-            cp_async_wait<STAGES - 2>();
-            __syncthreads();
-            read(fragments[0], shared.stages[0], 0);
-            int current = 0;
-            for (int step = 0; step < steps; step++) {
-                const int following = current + 1 < STAGES ? current + 1 : 0, last = following + 1 < STAGES ? following + 1 : 0;
-                Stage &stage = shared.stages[current], &next = shared.stages[following];
-                // Also in the last steps, where nothing is read: a branch would let the compiler move reads to their use.
-                if (STAGES > 2) {
-                    left.begin_early(&shared.stages[last].left[0][0]);
-                    right.begin_early(&shared.stages[last].right[0][0]);
-                    cp_async_commit();
-                }
-#pragma unroll
-                for (int depth = 0; depth < SLICE_DEPTH; depth++) {
-                    // What goes through registers is read a whole step before it is stored: reads and stores half way
-                    // keep the compiler from bringing the two together.
-                    if (depth == SLICE_DEPTH / 2) {
-                        left.end(&next.left[0][0]);
-                        right.end(&next.right[0][0]);
-                        left.begin_late();
-                        right.begin_late();
-                    }
-                    if (depth + 1 < SLICE_DEPTH) {
-                        read(fragments[(depth + 1) & 1], stage, depth + 1);
-                    } else {
-                        look(stage);
-                        cp_async_wait<STAGES - 2>();
-                        __syncthreads();
-                        read(fragments[0], next, 0);
-                    }
-                    multiply(fragments[depth & 1]);
-                }
-                current = following;
-            }
-            cp_async_wait<0>();
-        }
-        if (Slices > 1) {
-            __syncthreads();
-            add_slices(shared);
-        }
-    }
-
-    // Adds the slices in their order; the first one's threads have the result.
     __device__ __forceinline__ void add_slices(Shared &shared) {
-        const int thread = threadIdx.x % SLICE_THREADS;
-        if (slice > 0) {
-#pragma unroll
-            for (int i = 0; i < ThreadM; i++)
-#pragma unroll
-                for (int j = 0; j < ThreadN; j++) shared.slices[slice - 1][i * ThreadN + j][thread] = sum[i][j];
-        }
-        __syncthreads();
-        if (slice == 0) {
-            for (int other = 1; other < Slices; other++)
-#pragma unroll
-                for (int i = 0; i < ThreadM; i++)
-#pragma unroll
-                    for (int j = 0; j < ThreadN; j++) sum[i][j] += shared.slices[other - 1][i * ThreadN + j][thread];
-        }
+        if constexpr (Slices > 1) ::add_slices(sum, shared.slices, slice);
     }
 
     // Calls `write(row of the tile, first column of four, values)` for all results.
@@ -174,163 +130,8 @@ template <class A, int TileM, int TileN, int ThreadM, int ThreadN, int Slices> s
             for (int j = 0; j < GROUPS_N; j++) {
                 Quad<A> values;
 #pragma unroll
-                for (int l = 0; l < 4; l++) values.at[l] = sum[i][4 * j + l];
+                for (int l = 0; l < 4; l++) values.at[l] = sum[i * ThreadN + 4 * j + l];
                 write(row_of(i), column_of(4 * j), values);
             }
-    }
-};
-
-// Writes the first `count` of four values; `vector` promises an aligned address and a count of at least 4.
-template <class T> __device__ __forceinline__ void write_quad(T *to, const Quad<T> &quad, int count, bool vector) {
-    if (vector) {
-        *(Quad<T> *)to = quad;
-    } else {
-#pragma unroll
-        for (int j = 0; j < 4; j++)
-            if (j < count) to[j] = quad.at[j];
-    }
-}
-
-// Which quads of an operand's WIDTH × DEPTH step a thread moves, and where their values go. Quads lie along the depth: two
-// lanes share a row's 32 bytes, so that whole sectors are read and the transposing stores of a warp hit 32 different banks.
-template <int WIDTH, int DEPTH, int THREADS> struct QuadsAlongDepth {
-    // Copies of single values would be four times as many, and memory's queue shorter than that.
-    static constexpr bool ASYNC = false;
-    static constexpr int TOTAL = WIDTH * DEPTH / 4, LOADS = (TOTAL + THREADS - 1) / THREADS;
-    static __device__ __forceinline__ int element(int load) { return threadIdx.x + load * THREADS; }
-    // False for the threads that a small step leaves without work.
-    static __device__ __forceinline__ bool moves(int load) { return TOTAL % THREADS == 0 || element(load) < TOTAL; }
-    static __device__ __forceinline__ int line(int load) { return (element(load) >> 1) % WIDTH; }
-    static __device__ __forceinline__ int depth(int load) {
-        return ((element(load) & 1) | ((element(load) / (2 * WIDTH)) << 1)) * 4;
-    }
-    static __device__ __forceinline__ int place(int load, int j) { return (depth(load) + j) * (WIDTH + 4) + line(load); }
-    template <class A> static __device__ __forceinline__ void store(A *stage, int load, const A (&values)[4]) {
-#pragma unroll
-        for (int j = 0; j < 4; j++) stage[place(load, j)] = values[j];
-    }
-};
-
-// Quads lie across the depth, as the arithmetic wants them.
-template <int WIDTH, int DEPTH, int THREADS> struct QuadsAcrossDepth {
-    static constexpr bool ASYNC = true;
-    static constexpr int TOTAL = WIDTH * DEPTH / 4, LOADS = (TOTAL + THREADS - 1) / THREADS;
-    static __device__ __forceinline__ int element(int load) { return threadIdx.x + load * THREADS; }
-    static __device__ __forceinline__ bool moves(int load) { return TOTAL % THREADS == 0 || element(load) < TOTAL; }
-    static __device__ __forceinline__ int line(int load) { return element(load) % (WIDTH / 4) * 4; }
-    static __device__ __forceinline__ int depth(int load) { return element(load) / (WIDTH / 4); }
-    static __device__ __forceinline__ int place(int load, int j) { return depth(load) * (WIDTH + 4) + line(load) + j; }
-    static __device__ __forceinline__ void copy(float *stage, int load, const float *from, bool real) {
-        cp_async_16(stage + place(load, 0), from, real);
-    }
-    template <class A> static __device__ __forceinline__ void store(A *stage, int load, const A (&values)[4]) {
-        Quad<A> quad;
-#pragma unroll
-        for (int j = 0; j < 4; j++) quad.at[j] = values[j];
-        *(Quad<A> *)&stage[place(load, 0)] = quad;
-    }
-};
-
-// Moves an operand into shared memory, step by step. The source says what: its `advance(quad, value)` calls, for each load
-// of this thread, `quad(load, address, real)` where four values are neighbours at an aligned address, or four times
-// `value(load, j, address, real)`; not `real` are zeros.
-template <class Source, class T, class A> struct Mover {
-    typedef typename Source::Quads Quads;
-    // What needs no conversion is copied without passing through registers.
-    static constexpr bool ASYNC = Quads::ASYNC && Same<T, A>::value && Same<T, float>::value;
-    Source source;
-    A held[ASYNC ? 1 : Quads::LOADS][4];
-
-    __device__ __forceinline__ Mover(const Source &source) : source(source) {}
-
-    __device__ __forceinline__ void begin_early(A *stage) {
-        if constexpr (ASYNC)
-            source.advance(
-                [&](int load, const T *from, bool real) {
-                    if (Quads::moves(load)) Quads::copy(stage, load, from, real);
-                },
-                [&](int load, int j, const T *from, bool real) {
-                    if (Quads::moves(load)) cp_async_4(stage + Quads::place(load, j), from, real);
-                });
-    }
-    __device__ __forceinline__ void begin_late() {
-        if constexpr (!ASYNC)
-            source.advance(
-                [&](int load, const T *from, bool real) {
-                    Quad<T> quad = {};
-                    if (real) quad = *(const Quad<T> *)from;
-#pragma unroll
-                    for (int j = 0; j < 4; j++) held[load][j] = real ? A(widen(quad.at[j])) : A(0);
-                },
-                [&](int load, int j, const T *from, bool real) { held[load][j] = real ? A(widen(*from)) : A(0); });
-    }
-    __device__ __forceinline__ void begin(A *stage) {
-        begin_early(stage);
-        begin_late();
-    }
-    __device__ __forceinline__ void end(A *stage) {
-        if constexpr (!ASYNC)
-#pragma unroll
-            for (int load = 0; load < Quads::LOADS; load++)
-                if (Quads::moves(load)) Quads::store(stage, load, held[load]);
-    }
-};
-
-// A matrix whose depth is contiguous: lines of `pitch` elements, of which `lines` exist, read from depth `begin` to `end`.
-// Vector: quads are aligned, and the end is at the end of one.
-template <class T, int WIDTH, int DEPTH, int THREADS, bool Vector> struct AlongDepth {
-    typedef QuadsAlongDepth<WIDTH, DEPTH, THREADS> Quads;
-    const T *at[Quads::LOADS];
-    int remaining[Quads::LOADS];
-
-    __device__ __forceinline__ AlongDepth(const T *matrix, i64 first_line, i64 lines, i64 pitch, int begin, int end) {
-#pragma unroll
-        for (int load = 0; load < Quads::LOADS; load++) {
-            const i64 line = first_line + Quads::line(load);
-            const int depth = begin + Quads::depth(load);
-            at[load] = matrix + line * pitch + depth;
-            remaining[load] = Quads::moves(load) && line < lines ? end - depth : 0;
-        }
-    }
-    template <class OnQuad, class OnValue> __device__ __forceinline__ void advance(OnQuad quad, OnValue value) {
-#pragma unroll
-        for (int load = 0; load < Quads::LOADS; load++) {
-            if constexpr (Vector) quad(load, at[load], remaining[load] > 0);
-            else
-#pragma unroll
-                for (int j = 0; j < 4; j++) value(load, j, at[load] + j, remaining[load] > j);
-            at[load] += DEPTH;
-            remaining[load] -= DEPTH;
-        }
-    }
-};
-
-// A matrix whose lines are contiguous: at each depth `lines` elements, `pitch` apart from the next depth's.
-template <class T, int WIDTH, int DEPTH, int THREADS, bool Vector> struct AcrossDepth {
-    typedef QuadsAcrossDepth<WIDTH, DEPTH, THREADS> Quads;
-    const T *at[Quads::LOADS];
-    int remaining[Quads::LOADS], count[Quads::LOADS];
-    i64 step;
-
-    __device__ __forceinline__ AcrossDepth(const T *matrix, i64 first_line, i64 lines, i64 pitch, i64 begin, i64 end) {
-        step = pitch * DEPTH;
-#pragma unroll
-        for (int load = 0; load < Quads::LOADS; load++) {
-            const i64 line = first_line + Quads::line(load), depth = begin + Quads::depth(load);
-            at[load] = matrix + depth * pitch + line;
-            count[load] = (int)(lines - line < 4 ? lines - line : 4);
-            remaining[load] = Quads::moves(load) && count[load] > 0 ? (int)(end - depth) : 0;
-        }
-    }
-    template <class OnQuad, class OnValue> __device__ __forceinline__ void advance(OnQuad quad, OnValue value) {
-#pragma unroll
-        for (int load = 0; load < Quads::LOADS; load++) {
-            if constexpr (Vector) quad(load, at[load], remaining[load] > 0);
-            else
-#pragma unroll
-                for (int j = 0; j < 4; j++) value(load, j, at[load] + j, remaining[load] > 0 && j < count[load]);
-            at[load] += step;
-            remaining[load] -= DEPTH;
-        }
     }
 };

@@ -74,10 +74,9 @@ impl Operation for Augment {
             let given = inputs[2].shape.last().copied().unwrap_or(0);
             return wrong(format!("there are means and deviations for {given} channels"));
         }
-        if let Some(flips) = self.flips().map(|i| inputs[i]) {
-            if flips.shape[..] != [n] || flips.dtype != DType::U8 {
-                return Err(Error::operands("augment", "needs one flip an image", &[("flips", flips)]));
-            }
+        let flips = self.flips().map(|i| inputs[i]);
+        if let Some(flips) = flips.filter(|flips| flips.shape[..] != [n] || flips.dtype != DType::U8) {
+            return Err(Error::operands("augment", "needs one flip an image", &[("flips", flips)]));
         }
         let mut outputs: Metas = smallvec![Meta { shape: images.shape.clone(), dtype: self.to }];
         if let (Some([_, labels]), Some(classes)) = (self.mixed(), self.mix) {

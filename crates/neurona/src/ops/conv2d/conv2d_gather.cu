@@ -1,8 +1,10 @@
 // Convolution forward and its gradient by the input, as products with a gathered left matrix (see conv2d.cuh).
 //
 // ELEMENT, BIAS_ELEMENT: types of the images and of the bias. INPUT_GRAD: the gradient by the input; one product for each
-// class of input pixels that meet the same filter taps. VECTOR: channels of a group come in fours.
+// class of input pixels that meet the same filter taps. PIECE: channels that are read at once; those of a group are a
+// multiple of it. The tile: see tile.cuh.
 #include "conv2d.cuh"
+#include "tile.cuh"
 
 #ifndef ELEMENT
 #define ELEMENT float
@@ -13,25 +15,16 @@
 #ifndef INPUT_GRAD
 #define INPUT_GRAD 0
 #endif
-#ifndef TILE_M
-#define TILE_M 128
-#define TILE_N 128
-#define THREAD_M 8
-#define THREAD_N 8
-#define SLICES 1
-#endif
-#ifndef VECTOR
-#define VECTOR 1
-#endif
-#ifndef RESIDENT
-#define RESIDENT 2
+#ifndef PIECE
+#define PIECE 4
 #endif
 
 typedef ELEMENT T;
 typedef Wide<T> A;
-typedef Product<A, TILE_M, TILE_N, THREAD_M, THREAD_N, SLICES> Tile;
-typedef Gathered<T, TILE_M, Tile::DEPTH, Tile::THREADS, VECTOR> Left;
-typedef AcrossDepth<A, TILE_N, Tile::DEPTH, Tile::THREADS, true> Right;
+typedef TileOf<T, false, true> Tile;
+typedef Tile::Element Packed;
+typedef Gathered<T, Tile::Left, PIECE> Left;
+typedef AcrossDepth<Packed, Tile::Right, Tile::Right::LENGTH> Right;
 
 __device__ __forceinline__ T finish(A sum, const BIAS_ELEMENT *bias, int channel, int relu) {
     if (bias) sum += A(widen(bias[channel]));
@@ -44,7 +37,7 @@ __device__ __forceinline__ T finish(A sum, const BIAS_ELEMENT *bias, int channel
 // and `columns`: of the packed filters; `part`: depth of a part. With several parts the sums go to `parts` [part][pixel]
 // [channel], and `conv2d_finish` adds them.
 extern "C" __global__ void __launch_bounds__(Tile::THREADS, RESIDENT)
-conv2d_gather(const T *__restrict__ images, const A *__restrict__ packed, const Window *__restrict__ windows, const BIAS_ELEMENT *__restrict__ bias,
+conv2d_gather(const T *__restrict__ images, const Packed *__restrict__ packed, const Window *__restrict__ windows, const BIAS_ELEMENT *__restrict__ bias,
               T *__restrict__ out, A *__restrict__ parts, const Geometry g, const int row_tiles, const int room, const int columns, const int part, const int relu) {
     __shared__ typename Tile::Shared shared;
     const int column_tiles = (columns + TILE_N - 1) / TILE_N;
@@ -74,10 +67,10 @@ conv2d_gather(const T *__restrict__ images, const A *__restrict__ packed, const 
     rows.rows = (u32)g.n * rows.count_h * rows.count_w;
     if (row >= rows.rows) return;
     const int begin = blockIdx.y * part, end = min(depth, begin + part);
-    Mover<Left, T, A> left(Left(images + group * channels, rows, row, windows + (i64)cls * (room / (VECTOR ? 4 : 1)), begin));
-    Mover<Right, A, A> right(Right(packed + ((i64)cls * g.groups + group) * room * columns, column, columns, columns, begin, end));
+    Mover<Left, T, Packed> left(Left(images + group * channels, rows, row, windows + (i64)cls * (room / PIECE), begin));
+    Mover<Right, Packed, Packed> right(Right(packed + ((i64)cls * g.groups + group) * room * columns, column, columns, columns, begin, end));
     Tile tile;
-    tile.accumulate(left, right, (end - begin + Tile::DEPTH - 1) / Tile::DEPTH, shared);
+    accumulate(tile, left, right, (end - begin + Tile::DEPTH - 1) / Tile::DEPTH, shared);
 
     const i64 out_channels = (i64)wanted * g.groups;
     const bool vector = wanted % 4 == 0;

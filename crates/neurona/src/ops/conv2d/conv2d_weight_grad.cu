@@ -2,40 +2,32 @@
 // transposed, with the gathered input, summed over all output pixels. The pixels are cut into parts, whose sums are added
 // in their order, so that the result is the same in every run.
 //
-// ELEMENT: type of the images. VECTOR_LEFT, VECTOR_RIGHT: output and input channels of a group come in fours.
+// ELEMENT: type of the images. PIECE_LEFT, PIECE_RIGHT: output and input channels that are read at once; those of a group
+// are a multiple of it. The tile: see tile.cuh.
 #include "conv2d.cuh"
+#include "tile.cuh"
 
 #ifndef ELEMENT
 #define ELEMENT float
 #endif
-#ifndef TILE_M
-#define TILE_M 128
-#define TILE_N 128
-#define THREAD_M 8
-#define THREAD_N 8
-#define SLICES 1
-#endif
-#ifndef VECTOR_LEFT
-#define VECTOR_LEFT 1
-#define VECTOR_RIGHT 1
-#endif
-#ifndef RESIDENT
-#define RESIDENT 2
+#ifndef PIECE_LEFT
+#define PIECE_LEFT 4
+#define PIECE_RIGHT 4
 #endif
 
 typedef ELEMENT T;
 typedef Wide<T> A;
-typedef Product<A, TILE_M, TILE_N, THREAD_M, THREAD_N, SLICES> Tile;
-typedef AcrossDepth<T, TILE_M, Tile::DEPTH, Tile::THREADS, VECTOR_LEFT> Left;
+typedef TileOf<T, true, true> Tile;
+typedef AcrossDepth<T, Tile::Left, PIECE_LEFT> Left;
 
 // The right matrix: at each depth (output pixel) the values under the filter, taps first, then channels.
 struct Right {
-    typedef QuadsAcrossDepth<TILE_N, Tile::DEPTH, Tile::THREADS> Quads;
-    static constexpr int PIECES = VECTOR_RIGHT ? 1 : 4;
-    const T *image[Quads::LOADS];
-    int p[Quads::LOADS], q[Quads::LOADS], remaining[Quads::LOADS];
+    typedef Tile::Right Runs;
+    static constexpr int PIECE_SIZE = PIECE_RIGHT, PIECES = Runs::LENGTH / PIECE_SIZE;
+    const T *image[Runs::LOADS];
+    int p[Runs::LOADS], q[Runs::LOADS], remaining[Runs::LOADS];
     // Row and column of each value relative to the corner of a window, and its offset in memory.
-    int down[Quads::LOADS][PIECES], side[Quads::LOADS][PIECES], offset[Quads::LOADS][PIECES];
+    int down[Runs::LOADS][PIECES], side[Runs::LOADS][PIECES], offset[Runs::LOADS][PIECES];
     const Geometry &g;
     int rows_of_step, columns_of_step;
     i64 images_of_step;
@@ -46,15 +38,15 @@ struct Right {
         rows_of_step = Tile::DEPTH / g.q % g.p;
         images_of_step = (i64)(Tile::DEPTH / g.q / g.p) * g.h * g.w * g.c;
 #pragma unroll
-        for (int load = 0; load < Quads::LOADS; load++) {
-            const u32 pixel = begin + Quads::depth(load);
+        for (int load = 0; load < Runs::LOADS; load++) {
+            const u32 pixel = begin + Runs::depth(load);
             q[load] = (int)(pixel % g.q);
             p[load] = (int)(pixel / g.q % g.p);
             image[load] = images + (i64)(pixel / g.q / g.p) * g.h * g.w * g.c;
-            remaining[load] = Quads::moves(load) ? (int)(end - pixel) : 0;
+            remaining[load] = Runs::moves(load) ? (int)(end - pixel) : 0;
 #pragma unroll
             for (int j = 0; j < PIECES; j++) {
-                const int column = first_column + Quads::line(load) + j, tap = column / channels;
+                const int column = first_column + Runs::line(load) + j * PIECE_SIZE, tap = column / channels;
                 down[load][j] = tap / g.s * g.dilation_h - g.padding_h;
                 side[load][j] = tap % g.s * g.dilation_w - g.padding_w;
                 offset[load][j] = (down[load][j] * g.w + side[load][j]) * g.c + column % channels;
@@ -62,16 +54,15 @@ struct Right {
             }
         }
     }
-    template <class OnQuad, class OnValue> __device__ __forceinline__ void advance(OnQuad quad, OnValue value) {
+    template <class OnPiece> __device__ __forceinline__ void advance(OnPiece piece) {
 #pragma unroll
-        for (int load = 0; load < Quads::LOADS; load++) {
+        for (int load = 0; load < Runs::LOADS; load++) {
             const int top = p[load] * g.stride_h, left = q[load] * g.stride_w;
             const T *const corner = image[load] + ((i64)top * g.w + left) * g.c;
 #pragma unroll
             for (int j = 0; j < PIECES; j++) {
                 const bool inside = remaining[load] > 0 && (u32)(top + down[load][j]) < (u32)g.h && (u32)(left + side[load][j]) < (u32)g.w;
-                if constexpr (VECTOR_RIGHT) quad(load, corner + offset[load][j], inside);
-                else value(load, j, corner + offset[load][j], inside);
+                piece(load, j * PIECE_SIZE, corner + offset[load][j], inside);
             }
             remaining[load] -= Tile::DEPTH;
             // The next step's pixel without a division.
@@ -95,15 +86,15 @@ conv2d_weight_grad(const T *__restrict__ images, const T *__restrict__ dy, A *__
     const int group = blockIdx.z;
     const u32 pixels = (u32)g.n * g.p * g.q;
     const u32 begin = blockIdx.y * (u32)part, end = min(pixels, begin + part);
-    Mover<Left, T, A> left(Left(dy + group * wanted, row, wanted, g.k, begin, end));
-    Mover<Right, T, A> right(Right(images + group * (g.c / g.groups), g, column, begin, end));
+    Mover<Left, T, Tile::Element> left(Left(dy + group * wanted, row, wanted, g.k, begin, end));
+    Mover<Right, T, Tile::Element> right(Right(images + group * (g.c / g.groups), g, column, begin, end));
     const int steps = (int)(end - begin + Tile::DEPTH - 1) / Tile::DEPTH;
     Tile tile;
     const bool with_bias = bias_parts && column == 0;
     A bias = A(0);
-    tile.accumulate(left, right, steps, shared, [&](const typename Tile::Stage &stage) {
+    accumulate(tile, left, right, steps, shared, [&](const typename Tile::Stage &stage) {
         if (with_bias && threadIdx.x < TILE_M)
-            for (int depth = 0; depth < Tile::DEPTH; depth++) bias += stage.left[depth][threadIdx.x];
+            for (int depth = 0; depth < Tile::DEPTH; depth++) bias += widen(Tile::left_at(stage, threadIdx.x, depth));
     });
     if (with_bias && threadIdx.x < TILE_M && row + threadIdx.x < wanted)
         bias_parts[(i64)blockIdx.y * g.k + group * wanted + row + threadIdx.x] = bias;

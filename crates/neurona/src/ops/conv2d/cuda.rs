@@ -11,11 +11,13 @@ mod hopper_weights;
 mod parts;
 mod vendor;
 mod weight_grad;
+mod winograd;
 
 use super::cpu::Geometry;
 use crate::cuda::Gpu;
 use crate::cuda::choice::{Candidate, choose};
 use crate::cuda::kernel::{Argument, Kernel};
+use crate::cuda::product::Units;
 use crate::graph::ir::Operand;
 use crate::tensor::DType;
 use crate::{Error, Result};
@@ -28,19 +30,33 @@ pub(super) struct Epilogue {
     pub relu: bool,
 }
 
-/// Ours first: they are what runs when nothing is timed. Where Hopper's tensor cores can do it, nothing else of ours
-/// comes near.
+/// Our own. Where Hopper's tensor cores can do it, nothing else of ours comes near; plain sums are what runs when nothing
+/// is timed.
 fn candidates(
     hopper: Vec<Candidate>,
-    own: impl FnOnce() -> Result<Box<dyn Kernel>>,
-    vendor: Vec<Candidate>,
+    winograd: Vec<Candidate>,
+    own: impl FnOnce() -> Result<Vec<Candidate>>,
 ) -> Result<Vec<Candidate>> {
     let mut all = hopper;
-    if all.is_empty() {
-        all.push(Candidate { name: "own".into(), vendor: false, kernel: own()? });
+    if all.is_empty() && (winograd.is_empty() || !winograd::forced()) {
+        all = own()?;
     }
-    all.extend(vendor);
+    all.extend(winograd);
     Ok(all)
+}
+
+/// A kernel for a special case, and the product that can do it as well where it runs on tensor cores: which of the two is
+/// faster depends on the shape.
+fn special(
+    kernel: Box<dyn Kernel>,
+    units: Units,
+    product: impl FnOnce() -> Result<Candidate>,
+) -> Result<Vec<Candidate>> {
+    let mut own = vec![Candidate { name: "own".into(), vendor: false, kernel }];
+    if units.tensor_cores {
+        own.push(product()?);
+    }
+    Ok(own)
 }
 
 /// Operands: images, filters, and those of the epilogue.
@@ -52,21 +68,23 @@ pub(super) fn forward(
     gpu: &Gpu,
 ) -> Result<Box<dyn Kernel>> {
     let (image, weight) = (inputs[0].meta.dtype, inputs[1].meta.dtype);
-    let vendor = vendor::forward(g, image, weight, epilogue, gpu)?;
+    let vendor = |name: Option<&str>| vendor::forward(g, image, weight, epilogue, name, gpu);
     let problem = format!("conv2d forward {g:?} {image} {weight} {epilogue:?}");
     let hopper = hopper::forward(g, image, weight, epilogue, gpu)?;
-    let all = candidates(hopper, || gather::forward(g, image, weight, epilogue, gpu), vendor)?;
-    choose(&problem, inputs, outputs, all, gpu)
+    let winograd = winograd::forward(g, image, weight, epilogue, gpu)?;
+    let all = candidates(hopper, winograd, || gather::forward(g, image, weight, epilogue, gpu))?;
+    choose(&problem, inputs, outputs, all, vendor, gpu)
 }
 
 /// Operands: the gradient by the output, filters.
 pub(super) fn input_grad(g: &Geometry, inputs: &[Operand], outputs: &[Operand], gpu: &Gpu) -> Result<Box<dyn Kernel>> {
     let (image, weight) = (inputs[0].meta.dtype, inputs[1].meta.dtype);
-    let vendor = vendor::input_grad(g, image, weight, gpu)?;
+    let vendor = |name: Option<&str>| vendor::input_grad(g, image, weight, name, gpu);
     let problem = format!("conv2d input_grad {g:?} {image} {weight}");
     let hopper = hopper::input_grad(g, image, weight, gpu)?;
-    let all = candidates(hopper, || gather::input_grad(g, image, weight, gpu), vendor)?;
-    choose(&problem, inputs, outputs, all, gpu)
+    let winograd = winograd::input_grad(g, image, weight, gpu)?;
+    let all = candidates(hopper, winograd, || gather::input_grad(g, image, weight, gpu))?;
+    choose(&problem, inputs, outputs, all, vendor, gpu)
 }
 
 /// Operands: images, the gradient by the output. Results: gradients by the filters and, with `bias`, by the bias.
@@ -78,11 +96,12 @@ pub(super) fn weight_grad(
     gpu: &Gpu,
 ) -> Result<Box<dyn Kernel>> {
     let (image, out) = (inputs[0].meta.dtype, outputs[0].meta.dtype);
-    let vendor = vendor::weight_grad(g, image, out, bias, gpu)?;
+    let vendor = |name: Option<&str>| vendor::weight_grad(g, image, out, bias, name, gpu);
     let problem = format!("conv2d weight_grad {g:?} {image} {out} {bias}");
     let hopper = hopper_weights::weight_grad(g, image, out, bias, gpu)?;
-    let all = candidates(hopper, || weight_grad::weight_grad(g, image, out, bias, gpu), vendor)?;
-    choose(&problem, inputs, outputs, all, gpu)
+    let winograd = winograd::weight_grad(g, image, out, bias, gpu)?;
+    let all = candidates(hopper, winograd, || weight_grad::weight_grad(g, image, out, bias, gpu))?;
+    choose(&problem, inputs, outputs, all, vendor, gpu)
 }
 
 /// The sizes as kernels take them (`Geometry` in conv2d.cuh), or which of them are too large to count there.

@@ -1,8 +1,8 @@
 // Matrix products of row-major matrices, either of which may be stored transposed, and batches of such products.
 //
-// ELEMENT, BIAS_ELEMENT, RESULT_ELEMENT: types of the matrices, of the bias and of the product. TILE_M × TILE_N: sums of a block; THREAD_M × THREAD_N: of a thread;
-// SLICES: see product.cuh. VECTOR_A, VECTOR_B: rows of the operand as it is stored are multiples of 4 elements.
-#include "product.cuh"
+// ELEMENT, BIAS_ELEMENT, RESULT_ELEMENT: types of the matrices, of the bias and of the product. PIECE_A, PIECE_B: elements
+// that are read at once: rows of the operand as it is stored are multiples of it. The tile: see tile.cuh.
+#include "tile.cuh"
 
 #ifndef ELEMENT
 #define ELEMENT float
@@ -13,40 +13,21 @@
 #ifndef RESULT_ELEMENT
 #define RESULT_ELEMENT ELEMENT
 #endif
-#ifndef TILE_M
-#define TILE_M 128
-#define TILE_N 128
-#define THREAD_M 8
-#define THREAD_N 8
-#define SLICES 1
-#endif
 #ifndef TRANSPOSE_A
 #define TRANSPOSE_A 0
 #define TRANSPOSE_B 0
 #endif
-#ifndef VECTOR_A
-#define VECTOR_A 1
-#define VECTOR_B 1
-#endif
-// Blocks that must fit a multiprocessor together bound the registers.
-#ifndef RESIDENT
-#define RESIDENT 2
+#ifndef PIECE_A
+#define PIECE_A 4
+#define PIECE_B 4
 #endif
 
 typedef ELEMENT T;
 typedef RESULT_ELEMENT R;
 typedef Wide<T> A;
-typedef Product<A, TILE_M, TILE_N, THREAD_M, THREAD_N, SLICES> Tile;
-
-template <bool VECTOR> using Along_M = AlongDepth<T, TILE_M, Tile::DEPTH, Tile::THREADS, VECTOR>;
-template <bool VECTOR> using Across_M = AcrossDepth<T, TILE_M, Tile::DEPTH, Tile::THREADS, VECTOR>;
-template <bool VECTOR> using Along_N = AlongDepth<T, TILE_N, Tile::DEPTH, Tile::THREADS, VECTOR>;
-template <bool VECTOR> using Across_N = AcrossDepth<T, TILE_N, Tile::DEPTH, Tile::THREADS, VECTOR>;
-template <bool ACROSS, class Along, class Across> struct Choose { typedef Along type; };
-template <class Along, class Across> struct Choose<true, Along, Across> { typedef Across type; };
-
-typedef Choose<TRANSPOSE_A, Along_M<VECTOR_A>, Across_M<VECTOR_A>>::type Left;
-typedef Choose<!TRANSPOSE_B, Along_N<VECTOR_B>, Across_N<VECTOR_B>>::type Right;
+typedef TileOf<T, TRANSPOSE_A, !TRANSPOSE_B> Tile;
+typedef Choose<TRANSPOSE_A, AcrossDepth<T, Tile::Left, PIECE_A>, AlongDepth<T, Tile::Left, PIECE_A>>::type Left;
+typedef Choose<!TRANSPOSE_B, AcrossDepth<T, Tile::Right, PIECE_B>, AlongDepth<T, Tile::Right, PIECE_B>>::type Right;
 
 struct Sizes {
     int m, n, k;
@@ -76,10 +57,10 @@ matmul(const T *__restrict__ a, const T *__restrict__ b, const BIAS_ELEMENT *__r
     const int row = blockIdx.x / across % down * TILE_M, column = blockIdx.x % across * TILE_N;
     const i64 batch = blockIdx.x / across / down;
     const int begin = blockIdx.y * size.part, end = min(size.k, begin + size.part);
-    Mover<Left, T, A> left(Left(a + batch * size.batch_a, row, size.m, TRANSPOSE_A ? size.m : size.k, begin, end));
-    Mover<Right, T, A> right(Right(b + batch * size.batch_b, column, size.n, TRANSPOSE_B ? size.k : size.n, begin, end));
+    Mover<Left, T, Tile::Element> left(Left(a + batch * size.batch_a, row, size.m, TRANSPOSE_A ? size.m : size.k, begin, end));
+    Mover<Right, T, Tile::Element> right(Right(b + batch * size.batch_b, column, size.n, TRANSPOSE_B ? size.k : size.n, begin, end));
     Tile tile;
-    tile.accumulate(left, right, (end - begin + Tile::DEPTH - 1) / Tile::DEPTH, shared);
+    accumulate(tile, left, right, (end - begin + Tile::DEPTH - 1) / Tile::DEPTH, shared);
     const i64 product = (i64)size.m * size.n;
     const bool vector = size.n % 4 == 0;
     R *const to = c + batch * product;

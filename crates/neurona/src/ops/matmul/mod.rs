@@ -1,6 +1,6 @@
 //! Matrix products: `matmul`, `linear`.
 
-mod cuda;
+pub(crate) mod cuda;
 mod hopper;
 mod vendor;
 
@@ -8,7 +8,7 @@ use super::{At, Op, Operation, one};
 use crate::cpu::gemm::{Activation, MatLayout, MatMul as Kernel32, MatMulReference};
 use crate::cpu::kernel::Kernel;
 use crate::cuda::Gpu;
-use crate::cuda::choice::{Candidate, choose};
+use crate::cuda::choice::choose;
 use crate::graph::ir::Operand;
 use crate::graph::node::Metas;
 use crate::tensor::{DType, Meta, Shape, Tensor, here};
@@ -127,12 +127,11 @@ impl Operation for MatMul {
         let sizes = sizes.ok_or_else(|| Error::op("matmul", "the sizes were checked when it was made"))?;
         let mut candidates = hopper::candidates(self, &sizes, inputs, &outputs[0], gpu)?;
         if candidates.is_empty() {
-            let kernel = cuda::matmul(self, &sizes, inputs, outputs[0].meta.dtype, gpu)?;
-            candidates.push(Candidate { name: "own".into(), vendor: false, kernel });
+            candidates = cuda::candidates(self, &sizes, inputs, outputs[0].meta.dtype, gpu)?;
         }
-        candidates.extend(vendor::candidates(self, &sizes, inputs, &outputs[0], gpu)?);
+        let vendor = |name: Option<&str>| vendor::candidates(self, &sizes, inputs, &outputs[0], name, gpu);
         let problem = format!("{self:?} {sizes:?} {} {}", inputs[0].meta.dtype, outputs[0].meta.dtype);
-        choose(&problem, inputs, outputs, candidates, gpu)
+        choose(&problem, inputs, outputs, candidates, vendor, gpu)
     }
     fn with_relu(&self) -> Option<Op> {
         Some(MatMul { activation: Activation::Relu, ..self.clone() }.into())

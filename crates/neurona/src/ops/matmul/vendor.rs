@@ -20,6 +20,7 @@ pub(super) fn candidates(
     s: &Sizes,
     inputs: &[Operand],
     output: &Operand,
+    name: Option<&str>,
     gpu: &Gpu,
 ) -> Result<Vec<Candidate>> {
     let (dtype, out) = (inputs[0].meta.dtype, output.meta.dtype);
@@ -53,7 +54,10 @@ pub(super) fn candidates(
     };
     let operands = Operands { x: Slot::Input(0), w: Slot::Input(1), y: Slot::Output(0), bias };
     let flops = 2 * (s.batch * s.m * s.n * s.k) as u64;
-    let plans = cublas.plans(&problem, LIMITS)?;
+    let plans = match name {
+        Some(name) => cublas.plan(&problem, LIMITS, name)?.into_iter().collect(),
+        None => cublas.plans(&problem, LIMITS)?,
+    };
     Ok(plans
         .into_iter()
         .map(|plan| Candidate {

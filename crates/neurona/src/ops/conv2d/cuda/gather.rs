@@ -1,8 +1,9 @@
 //! Forward and the gradient by the input: products whose left matrix is gathered from images.
 
-use super::{Epilogue, Workspace, depthwise, direct, flag, sizes};
-use crate::cuda::kernel::{Argument, Grid, Kernel, Launch, Launches};
-use crate::cuda::product::{ALIGNED, Products};
+use super::{Epilogue, Workspace, depthwise, direct, flag, sizes, special};
+use crate::cuda::choice::Candidate;
+use crate::cuda::kernel::{Argument, Grid, Launch, Launches};
+use crate::cuda::product::{ALIGNED, Products, Units};
 use crate::cuda::{Gpu, Source, cuda_type};
 use crate::ops::conv2d::cpu::Geometry;
 use crate::tensor::DType;
@@ -17,6 +18,7 @@ struct Pass<'a> {
     input_grad: bool,
     image: DType,
     weight: DType,
+    units: Units,
 }
 
 /// Operands: images, filters, and those of the epilogue.
@@ -26,13 +28,14 @@ pub(in crate::ops::conv2d) fn forward(
     weight: DType,
     epilogue: &Epilogue,
     gpu: &Gpu,
-) -> Result<Box<dyn Kernel>> {
+) -> Result<Vec<Candidate>> {
     if let Some(kernel) = depthwise::pass(g, false, image, weight, epilogue, gpu)? {
-        return Ok(kernel);
+        return Ok(vec![Candidate { name: "own".into(), vendor: false, kernel }]);
     }
+    let pass = Pass { g, input_grad: false, image, weight, units: Units::of(gpu, image) };
     match direct::forward(g, image, weight, epilogue, gpu)? {
-        Some(kernel) => Ok(kernel),
-        None => Pass { g, input_grad: false, image, weight }.launches(epilogue, gpu),
+        Some(kernel) => special(kernel, pass.units, || pass.candidate(epilogue, gpu)),
+        None => Ok(vec![pass.candidate(epilogue, gpu)?]),
     }
 }
 
@@ -42,14 +45,15 @@ pub(in crate::ops::conv2d) fn input_grad(
     image: DType,
     weight: DType,
     gpu: &Gpu,
-) -> Result<Box<dyn Kernel>> {
+) -> Result<Vec<Candidate>> {
     let none = Epilogue { bias: None, scale: None, relu: false };
     if let Some(kernel) = depthwise::pass(g, true, image, weight, &none, gpu)? {
-        return Ok(kernel);
+        return Ok(vec![Candidate { name: "own".into(), vendor: false, kernel }]);
     }
+    let pass = Pass { g, input_grad: true, image, weight, units: Units::of(gpu, image) };
     match direct::input_grad(g, image, weight, gpu)? {
-        Some(kernel) => Ok(kernel),
-        None => Pass { g, input_grad: true, image, weight }.launches(&none, gpu),
+        Some(kernel) => special(kernel, pass.units, || pass.candidate(&none, gpu)),
+        None => Ok(vec![pass.candidate(&none, gpu)?]),
     }
 }
 
@@ -90,28 +94,28 @@ impl Pass<'_> {
         }
     }
 
-    fn launches(&self, epilogue: &Epilogue, gpu: &Gpu) -> Result<Box<dyn Kernel>> {
+    fn candidate(&self, epilogue: &Epilogue, gpu: &Gpu) -> Result<Candidate> {
         let (g, classes) = (self.g, self.classes());
         let ((channels, wanted), (deepest, depth), (pixels, rows)) = (self.channels(), self.depths(), self.pixels());
-        let columns = wanted.next_multiple_of(4);
-        let cut = Products { rows, columns, depth, count: g.groups * classes, always_finished: false }
-            .cut(self.image, gpu.multiprocessors());
+        let products = Products { rows, columns: wanted, depth, count: g.groups * classes, always_finished: false };
+        // Packed filters are padded to whole runs.
+        let cut = products.cut(self.units, [channels, 0]);
         // Classes differ in depth: each is cut into as many parts.
         let part = deepest.div_ceil(cut.parts).next_multiple_of(ALIGNED).max(ALIGNED);
         let (tile, parts) = (cut.tile, deepest.div_ceil(part).max(1));
+        let columns = wanted.next_multiple_of(tile.run());
         let row_tiles = rows.div_ceil(tile.m);
         let blocks = u32::try_from(classes * row_tiles * columns.div_ceil(tile.n))
             .map_err(|_| Error::op("conv2d", "needs more blocks than a GPU can count"))?;
-        let vector = channels.is_multiple_of(4);
-        let unit = if vector { 4 } else { 1 };
-        // A step looks at the windows of the next three, which may be past the end.
+        let piece = tile.piece(channels);
+        // A step looks at the windows of the next three or four, which may be past the end.
         let room = deepest.next_multiple_of(ALIGNED) + 3 * ALIGNED;
-        let sum = if self.image == DType::F64 { "double" } else { "float" };
+        let packed_type = tile.packed(self.image);
         let sum_bytes = if self.image == DType::F64 { 8 } else { 4 };
 
         let mut workspace = Workspace::default();
-        let packed = workspace.take(classes * g.groups * room * columns * sum_bytes);
-        let windows = workspace.take(classes * room / unit * 16);
+        let packed = workspace.take(classes * g.groups * room * columns * packed_type.size());
+        let windows = workspace.take(classes * room / piece * 16);
         let elements = pixels * wanted * g.groups;
         let sums = if parts > 1 { workspace.take(parts * elements * sum_bytes) } else { Argument::Null };
         let geometry = sizes(g)?;
@@ -121,8 +125,8 @@ impl Pass<'_> {
         let pack_macros = [
             ("WEIGHT_ELEMENT", cuda_type(self.weight).into()),
             ("SCALE_ELEMENT", cuda_type(epilogue.scale.map_or(self.weight, |(_, dtype)| dtype)).into()),
-            ("SUM", sum.into()),
-            ("UNIT", unit.to_string()),
+            ("PACKED_ELEMENT", cuda_type(packed_type).into()),
+            ("PIECE", piece.to_string()),
             direction.clone(),
         ];
         let bias_type = epilogue.bias.map_or(self.image, |(_, dtype)| dtype);
@@ -131,7 +135,7 @@ impl Pass<'_> {
             ("ELEMENT", cuda_type(self.image).into()),
             ("BIAS_ELEMENT", cuda_type(bias_type).into()),
             direction,
-            flag("VECTOR", vector),
+            ("PIECE", piece.to_string()),
         ]);
         let operand = |position: Option<usize>| position.map_or(Argument::Null, Argument::Input);
         let (bias, relu) = (operand(epilogue.bias.map(|(i, _)| i)), Argument::I32(i32::from(epilogue.relu)));
@@ -193,6 +197,7 @@ impl Pass<'_> {
                 ],
             });
         }
-        Ok(Box::new(Launches { launches, workspace: workspace.bytes, flops: g.flops() }))
+        let kernel = Launches { launches, workspace: workspace.bytes, flops: g.flops() };
+        Ok(Candidate { name: tile.candidate(), vendor: false, kernel: Box::new(kernel) })
     }
 }

@@ -23,16 +23,20 @@ fn cudnn(g: &Geometry, dtype: DType, gpu: &Gpu) -> Option<Arc<Cudnn>> {
     if wanted { Cudnn::of(gpu).ok() } else { None }
 }
 
-/// A step for each of cuDNN's plans with these launches around it.
+/// A step for each of cuDNN's plans, or for the one of a name, with these launches around it.
 fn candidates(
     cudnn: &Arc<Cudnn>,
     problem: &ConvolutionProblem,
     operands: Operands<Slot>,
     around: (Vec<Launch>, Vec<Launch>),
     workspace: usize,
+    name: Option<&str>,
 ) -> Result<Vec<Candidate>> {
     let (before, after) = around;
-    let plans = cudnn.plans(problem, LIMITS)?;
+    let plans = match name {
+        Some(name) => cudnn.plan(problem, name)?.into_iter().collect(),
+        None => cudnn.plans(problem, LIMITS)?,
+    };
     Ok(plans
         .into_iter()
         .map(|plan| Candidate {
@@ -72,6 +76,7 @@ pub(super) fn forward(
     image: DType,
     weight: DType,
     epilogue: &Epilogue,
+    name: Option<&str>,
     gpu: &Gpu,
 ) -> Result<Vec<Candidate>> {
     let Some(cudnn) = cudnn(g, image, gpu) else { return Ok(Vec::new()) };
@@ -107,10 +112,16 @@ pub(super) fn forward(
         y: Slot::Output(0),
         bias: bias.as_ref().map_or(Slot::Null, slot),
     };
-    candidates(&cudnn, &problem, operands, (before, after), workspace.bytes)
+    candidates(&cudnn, &problem, operands, (before, after), workspace.bytes, name)
 }
 
-pub(super) fn input_grad(g: &Geometry, image: DType, weight: DType, gpu: &Gpu) -> Result<Vec<Candidate>> {
+pub(super) fn input_grad(
+    g: &Geometry,
+    image: DType,
+    weight: DType,
+    name: Option<&str>,
+    gpu: &Gpu,
+) -> Result<Vec<Candidate>> {
     let Some(cudnn) = cudnn(g, image, gpu) else { return Ok(Vec::new()) };
     let mut workspace = Workspace::default();
     let packed = workspace.take(filter_bytes(g, image));
@@ -124,10 +135,17 @@ pub(super) fn input_grad(g: &Geometry, image: DType, weight: DType, gpu: &Gpu) -
         deterministic: true,
     };
     let operands = Operands { x: Slot::Output(0), w: slot(&packed), y: Slot::Input(0), bias: Slot::Null };
-    candidates(&cudnn, &problem, operands, (before, Vec::new()), workspace.bytes)
+    candidates(&cudnn, &problem, operands, (before, Vec::new()), workspace.bytes, name)
 }
 
-pub(super) fn weight_grad(g: &Geometry, image: DType, out: DType, bias: bool, gpu: &Gpu) -> Result<Vec<Candidate>> {
+pub(super) fn weight_grad(
+    g: &Geometry,
+    image: DType,
+    out: DType,
+    bias: bool,
+    name: Option<&str>,
+    gpu: &Gpu,
+) -> Result<Vec<Candidate>> {
     let Some(cudnn) = cudnn(g, image, gpu) else { return Ok(Vec::new()) };
     let mut workspace = Workspace::default();
     let packed = workspace.take(filter_bytes(g, image));
@@ -146,5 +164,5 @@ pub(super) fn weight_grad(g: &Geometry, image: DType, out: DType, bias: bool, gp
         deterministic: true,
     };
     let operands = Operands { x: Slot::Input(0), w: slot(&packed), y: Slot::Input(1), bias: Slot::Null };
-    candidates(&cudnn, &problem, operands, (Vec::new(), after), workspace.bytes)
+    candidates(&cudnn, &problem, operands, (Vec::new(), after), workspace.bytes, name)
 }

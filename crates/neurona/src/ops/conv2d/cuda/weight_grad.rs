@@ -1,8 +1,9 @@
 //! The gradients by the filters and the bias.
 
-use super::{Workspace, depthwise, direct, flag, sizes};
-use crate::cuda::kernel::{Argument, Grid, Kernel, Launch, Launches};
-use crate::cuda::product::{Cut, Products};
+use super::{Workspace, depthwise, direct, sizes, special};
+use crate::cuda::choice::Candidate;
+use crate::cuda::kernel::{Argument, Grid, Launch, Launches};
+use crate::cuda::product::{Cut, Products, Units};
 use crate::cuda::{Gpu, Source, cuda_type};
 use crate::ops::conv2d::cpu::Geometry;
 use crate::tensor::DType;
@@ -20,18 +21,23 @@ pub(in crate::ops::conv2d) fn weight_grad(
     out: DType,
     bias: bool,
     gpu: &Gpu,
-) -> Result<Box<dyn Kernel>> {
+) -> Result<Vec<Candidate>> {
     if let Some(kernel) = depthwise::weight_grad(g, image, out, bias, gpu)? {
-        return Ok(kernel);
+        return Ok(vec![Candidate { name: "own".into(), vendor: false, kernel }]);
     }
-    if let Some(kernel) = direct::weight_grad(g, image, out, bias, gpu)? {
-        return Ok(kernel);
+    let units = Units::of(gpu, image);
+    match direct::weight_grad(g, image, out, bias, gpu)? {
+        Some(kernel) => special(kernel, units, || product(g, image, out, bias, units, gpu)),
+        None => Ok(vec![product(g, image, out, bias, units, gpu)?]),
     }
+}
+
+fn product(g: &Geometry, image: DType, out: DType, bias: bool, units: Units, gpu: &Gpu) -> Result<Candidate> {
     let (inner, outer) = (g.c / g.groups, g.k / g.groups);
     let (columns, pixels) = (g.r * g.s * inner, g.n * g.oh() * g.ow());
     let Cut { tile, parts, part } =
         Products { rows: outer, columns, depth: pixels, count: g.groups, always_finished: true }
-            .cut(image, gpu.multiprocessors());
+            .cut(units, [outer, inner]);
     let blocks = u32::try_from(tile.count(outer, columns))
         .map_err(|_| Error::op("conv2d", "needs more blocks than a GPU can count"))?;
     let sum_bytes = if image == DType::F64 { 8 } else { 4 };
@@ -41,8 +47,8 @@ pub(in crate::ops::conv2d) fn weight_grad(
     let mut macros = tile.macros();
     macros.extend([
         ("ELEMENT", cuda_type(image).into()),
-        flag("VECTOR_LEFT", outer.is_multiple_of(4)),
-        flag("VECTOR_RIGHT", inner.is_multiple_of(4)),
+        ("PIECE_LEFT", tile.piece(outer).to_string()),
+        ("PIECE_RIGHT", tile.piece(inner).to_string()),
     ]);
     let launches = vec![
         Launch {
@@ -59,7 +65,8 @@ pub(in crate::ops::conv2d) fn weight_grad(
         },
         finish(g, image, out, bias, parts, sums, bias_sums, gpu)?,
     ];
-    Ok(Box::new(Launches { launches, workspace: workspace.bytes, flops: g.flops() }))
+    let kernel = Launches { launches, workspace: workspace.bytes, flops: g.flops() };
+    Ok(Candidate { name: tile.candidate(), vendor: false, kernel: Box::new(kernel) })
 }
 
 /// Adds the parts in their order and writes the results.

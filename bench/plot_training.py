@@ -1,0 +1,94 @@
+#!/usr/bin/env python3
+"""Training on a GPU beside PyTorch: one table and one picture.
+
+  neurona bench --device cuda --amp bf16 --json lab bn mlp784 r18 >> rows.jsonl     (and PyTorch's rows of the same works)
+  bench/plot_training.py rows.jsonl docs/h200.svg
+
+A row is a line of JSON with `train`, `batch`, `dtype`, `img_per_s`, and `kernels` (Neurona's) or `compile` (PyTorch's). The
+table goes to the output: every work, Neurona with automatic and with own kernels, PyTorch's better one of eager and compiled. The
+picture has the rows in bf16 with automatic kernels. Needs nothing but Python."""
+
+import json
+import math
+import sys
+
+WORKS = {"lab": "tutorial's network", "bn": "course CNN", "mlp784": "MLP 784-512-256-10", "r18": "ResNet-18 (CIFAR)"}
+TYPES = {"float32": "f32", "bfloat16": "bf16", "float16": "f16"}
+
+WIDTH, LEFT, RIGHT, TOP, BAR, GAP = 920, 250, 780, 92, 15, 14
+STYLE = """
+  text { font: 14px system-ui, sans-serif; fill: #1f2328; }
+  .page { fill: #ffffff; } .title { font-size: 18px; font-weight: 600; } .faint { fill: #59636e; font-size: 12px; }
+  .grid { stroke: #d1d9e0; } .neurona { fill: #0072b2; } .torch { fill: #d55e00; } .ratio { font-weight: 600; }
+  @media (prefers-color-scheme: dark) {
+    text { fill: #f0f6fc; } .page { fill: #0d1117; } .faint { fill: #9198a1; } .grid { stroke: #3d444d; }
+    .neurona { fill: #56b4e9; } .torch { fill: #e69f00; }
+  }"""
+
+
+def read(path):
+    """(work, batch, type) -> images a second by `auto`, `own`, `eager`, `compiled`."""
+    works = {}
+    for line in open(path):
+        row = json.loads(line)
+        who = row["kernels"] if "kernels" in row else "compiled" if row["compile"] else "eager"
+        works.setdefault((row["train"], row["batch"], TYPES[row["dtype"]]), {})[who] = row["img_per_s"]
+    order = {name: i for i, name in enumerate(WORKS)}
+    return dict(sorted(works.items(), key=lambda item: (order[item[0][0]], item[0][2] != "f32", item[0][1])))
+
+
+def peer(speeds):
+    """PyTorch's better way and its speed."""
+    return max(((speeds[way], way) for way in ("eager", "compiled") if way in speeds), default=None)
+
+
+def table(works):
+    yield "| work | batch | numbers | Neurona, auto | Neurona, own kernels | PyTorch | ratio, auto | ratio, own |"
+    yield "|---|---:|---|---:|---:|---:|---:|---:|"
+    for (work, batch, dtype), speeds in works.items():
+        best = peer(speeds)
+        if best and "auto" in speeds and "own" in speeds:
+            auto, own = speeds["auto"], speeds["own"]
+            yield (f"| {WORKS[work]} | {batch} | {dtype} | {auto:,.0f} | {own:,.0f} | {best[0]:,.0f} ({best[1]}) "
+                   f"| {auto / best[0]:.2f}× | {own / best[0]:.2f}× |")
+
+
+def ratio(times):
+    return f"{times:.2f}×" if times < 2 else f"{times:.1f}×"
+
+
+def picture(works):
+    rows = [(f"{WORKS[work]}, {batch:,}", speeds["auto"], peer(speeds)[0])
+            for (work, batch, dtype), speeds in works.items() if dtype == "bf16" and "auto" in speeds and peer(speeds)]
+    first = math.floor(math.log10(min(min(a, b) for _, a, b in rows)))
+    last = math.ceil(math.log10(max(max(a, b) for _, a, b in rows)))
+    across = lambda speed: LEFT + (math.log10(speed) - first) / (last - first) * (RIGHT - LEFT)
+    step = 2 * BAR + GAP
+    bottom = TOP + step * len(rows)
+    about = "Images a second in training on one NVIDIA H200, bf16: Neurona and PyTorch 2.11"
+    yield f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {bottom + 44}" role="img" aria-label="{about}">'
+    yield f"<style>{STYLE}\n</style>"
+    yield f'<rect class="page" width="{WIDTH}" height="{bottom + 44}" rx="8"/>'
+    yield '<text class="title" x="24" y="34">Training on one H200, bf16: images a second, by network and batch</text>'
+    for x, kind, name in ((24, "neurona", "Neurona"), (130, "torch", "PyTorch 2.11, the better of eager and compiled")):
+        yield f'<rect class="{kind}" x="{x}" y="52" width="14" height="14"/><text x="{x + 22}" y="64">{name}</text>'
+    for power in range(first, last + 1):
+        x = across(10**power)
+        name = f"{10 ** power // 10**6} million" if power >= 6 else f"{10 ** power:,}"
+        yield f'<line class="grid" x1="{x:.1f}" y1="{TOP - 8}" x2="{x:.1f}" y2="{bottom}"/>'
+        yield f'<text class="faint" x="{x:.1f}" y="{bottom + 20}" text-anchor="middle">{name}</text>'
+    for i, (name, own, other) in enumerate(rows):
+        y = TOP + i * step
+        yield f'<text x="{LEFT - 12}" y="{y + BAR + 5}" text-anchor="end">{name}</text>'
+        for kind, speed, place in (("neurona", own, y), ("torch", other, y + BAR)):
+            yield f'<rect class="{kind}" x="{LEFT}" y="{place}" width="{across(speed) - LEFT:.1f}" height="{BAR - 1}"/>'
+            yield f'<text class="faint" x="{across(speed) + 6:.1f}" y="{place + 12}">{speed:,.0f}</text>'
+        yield f'<text class="ratio" x="{WIDTH - 24}" y="{y + BAR + 5}" text-anchor="end">{ratio(own / other)}</text>'
+    yield "</svg>"
+
+
+works = read(sys.argv[1])
+print("\n".join(table(works)))
+if len(sys.argv) > 2:
+    with open(sys.argv[2], "w") as file:
+        file.write("\n".join(picture(works)) + "\n")
