@@ -26,16 +26,52 @@ __device__ __forceinline__ unsigned short float_to_bf16(float x) {
     return (unsigned short)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
-// Copies into shared memory happen at once here; the waits for them are then nothing.
-__device__ __forceinline__ void cp_async_4(void *to, const void *from, bool real) { *(unsigned *)to = real ? *(const unsigned *)from : 0; }
-__device__ __forceinline__ void cp_async_8(void *to, const void *from, bool real) {
-    *(unsigned long long *)to = real ? *(const unsigned long long *)from : 0;
+namespace emulator {
+
+// Copies into shared memory happen when their thread waits for them, as late as on a GPU: what a kernel reads before shows.
+struct Copy {
+    void *to;
+    const void *from;
+    unsigned bytes, group;
+    bool real;
+};
+struct Copies {
+    static constexpr unsigned room = 512;
+    Copy waiting[room];
+    unsigned first, count, group;
+    uint3 block;
+    void add(void *to, const void *from, unsigned bytes, bool real) {
+        static const SourceLocation *nowhere = nullptr;
+        if ((unsigned long long)to % bytes || (real && (unsigned long long)from % bytes))
+            runtime->fail("cp.async: both addresses must be multiples of the bytes copied", nowhere);
+        if (count == room) runtime->fail("more copies into shared memory on their way than the emulator has room for", nowhere);
+        waiting[(first + count++) % room] = {to, from, bytes, group, real};
+    }
+    void wait(unsigned groups) {
+        for (; count > 0 && waiting[first].group + groups < group; first = (first + 1) % room, --count) {
+            const Copy &copy = waiting[first];
+            for (unsigned i = 0; i < copy.bytes / 4; ++i) ((unsigned *)copy.to)[i] = copy.real ? ((const unsigned *)copy.from)[i] : 0;
+        }
+    }
+};
+static Copies copies_of_threads[1024];
+inline Copies &copies() {
+    Copies &mine = copies_of_threads[threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)];
+    // What an earlier block did not wait for ended with it.
+    if (mine.block.x != blockIdx.x || mine.block.y != blockIdx.y || mine.block.z != blockIdx.z) {
+        mine.first = mine.count = mine.group = 0;
+        mine.block.x = blockIdx.x, mine.block.y = blockIdx.y, mine.block.z = blockIdx.z;
+    }
+    return mine;
 }
-__device__ __forceinline__ void cp_async_16(void *to, const void *from, bool real) {
-    *(uint4 *)to = real ? *(const uint4 *)from : uint4{0, 0, 0, 0};
-}
-__device__ __forceinline__ void cp_async_commit() {}
-template <int Groups> __device__ __forceinline__ void cp_async_wait() {}
+
+}  // namespace emulator
+
+__device__ __forceinline__ void cp_async_4(void *to, const void *from, bool real) { emulator::copies().add(to, from, 4, real); }
+__device__ __forceinline__ void cp_async_8(void *to, const void *from, bool real) { emulator::copies().add(to, from, 8, real); }
+__device__ __forceinline__ void cp_async_16(void *to, const void *from, bool real) { emulator::copies().add(to, from, 16, real); }
+__device__ __forceinline__ void cp_async_commit() { ++emulator::copies().group; }
+template <int Groups> __device__ __forceinline__ void cp_async_wait() { emulator::copies().wait(Groups); }
 
 namespace emulator {
 
