@@ -48,6 +48,7 @@ const INCLUDES: &[(&str, &str)] = &[
     ("tensor_product.cuh", include_str!("include/tensor_product.cuh")),
     ("tile.cuh", include_str!("include/tile.cuh")),
     ("vector.cuh", include_str!("include/vector.cuh")),
+    ("window_rows.cuh", include_str!("include/window_rows.cuh")),
     ("windows.cuh", include_str!("include/windows.cuh")),
     ("winograd.cuh", include_str!("include/winograd.cuh")),
     ("random.cuh", include_str!("include/random.cuh")),
