@@ -44,6 +44,8 @@ constexpr int PITCH = DEPTH + 8;
 constexpr int COLUMNS = (WANTED + 7) / 8, LINES = (COLUMNS + 1) / 2 * 16;
 // Matrices of 16 pixels that a warp multiplies by the filters it has just read: as many as registers hold sums for.
 constexpr int AT_ONCE = COLUMNS <= 8 ? 2 : 1;
+// Blocks of a multiprocessor hide each other's way from memory.
+constexpr int RESIDENT = COLUMNS <= 2 ? 6 : COLUMNS <= 4 ? 5 : 4;
 // Channels of a thread: 8 in each group of four columns' matrices, and fewer in a last group.
 constexpr int LAST = COLUMNS % 4 * 2;
 constexpr int VECTOR = WANTED % 8 == 0 && LAST == 0 ? 8 : WANTED % 4 == 0 && LAST % 4 == 0 ? 4 : WANTED % 2 == 0 ? 2 : 1;
@@ -79,7 +81,7 @@ __device__ __forceinline__ float filter(const WEIGHT_ELEMENT *weight, const SCAL
 }
 
 // Blocks: x, each with every gridDim.x-th tile.
-extern "C" __global__ void __launch_bounds__(THREADS, 4)
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
 conv2d_few(const T *__restrict__ images, const WEIGHT_ELEMENT *__restrict__ weight, const SCALE_ELEMENT *__restrict__ scale, const BIAS_ELEMENT *__restrict__ bias, T *__restrict__ out, const Frame f) {
     extern __shared__ __align__(128) unsigned char room[];
     Shared &shared = *(Shared *)room;

@@ -5,6 +5,7 @@
 
 mod depthwise;
 mod direct;
+mod few;
 mod gather;
 mod hopper;
 mod hopper_weights;
@@ -30,16 +31,19 @@ pub(super) struct Epilogue {
     pub relu: bool,
 }
 
-/// Our own. Where Hopper's tensor cores can do it, nothing else of ours comes near; plain sums are what runs when nothing
-/// is timed.
+/// Our own. Where Hopper's tensor cores can do it, nothing else of ours comes near but what is made for few channels; plain
+/// sums are what runs when nothing is timed.
 fn candidates(
     hopper: Vec<Candidate>,
+    few: Option<Candidate>,
     winograd: Vec<Candidate>,
     own: impl FnOnce() -> Result<Vec<Candidate>>,
 ) -> Result<Vec<Candidate>> {
     let mut all = hopper;
-    if all.is_empty() && (winograd.is_empty() || !winograd::forced()) {
-        all = own()?;
+    if winograd.is_empty() || !winograd::forced() {
+        let rest = if all.is_empty() { own()? } else { Vec::new() };
+        all.extend(few);
+        all.extend(rest);
     }
     all.extend(winograd);
     Ok(all)
@@ -72,7 +76,8 @@ pub(super) fn forward(
     let problem = format!("conv2d forward {g:?} {image} {weight} {epilogue:?}");
     let hopper = hopper::forward(g, image, weight, epilogue, gpu)?;
     let winograd = winograd::forward(g, image, weight, epilogue, gpu)?;
-    let all = candidates(hopper, winograd, || gather::forward(g, image, weight, epilogue, gpu))?;
+    let few = few::forward(g, image, weight, epilogue, gpu)?;
+    let all = candidates(hopper, few, winograd, || gather::forward(g, image, weight, epilogue, gpu))?;
     choose(&problem, inputs, outputs, all, vendor, gpu)
 }
 
@@ -83,7 +88,8 @@ pub(super) fn input_grad(g: &Geometry, inputs: &[Operand], outputs: &[Operand], 
     let problem = format!("conv2d input_grad {g:?} {image} {weight}");
     let hopper = hopper::input_grad(g, image, weight, gpu)?;
     let winograd = winograd::input_grad(g, image, weight, gpu)?;
-    let all = candidates(hopper, winograd, || gather::input_grad(g, image, weight, gpu))?;
+    let few = few::input_grad(g, image, weight, gpu)?;
+    let all = candidates(hopper, few, winograd, || gather::input_grad(g, image, weight, gpu))?;
     choose(&problem, inputs, outputs, all, vendor, gpu)
 }
 
@@ -100,7 +106,8 @@ pub(super) fn weight_grad(
     let problem = format!("conv2d weight_grad {g:?} {image} {out} {bias}");
     let hopper = hopper_weights::weight_grad(g, image, out, bias, gpu)?;
     let winograd = winograd::weight_grad(g, image, out, bias, gpu)?;
-    let all = candidates(hopper, winograd, || weight_grad::weight_grad(g, image, out, bias, gpu))?;
+    let few = few::weight_grad(g, image, out, bias, gpu)?;
+    let all = candidates(hopper, few, winograd, || weight_grad::weight_grad(g, image, out, bias, gpu))?;
     choose(&problem, inputs, outputs, all, vendor, gpu)
 }
 
