@@ -1,18 +1,20 @@
-// Windows of images with few channels as the rows of a matrix, read where they lie: in shared memory as in memory, a window
-// row's TapsW × Channels values are neighbours, so that the two neighbours in depth that a register of a tensor core holds are
-// one read of four bytes. No matrix of windows is ever written.
+// Windows of images with few channels as the rows of a matrix, read where they lie: in shared memory as in memory, all values
+// of a window's row are neighbours, so that the two neighbours in depth that a register of a tensor core holds are one read
+// of four bytes. No matrix of windows is ever written.
 #pragma once
 #include "staging.cuh"
 #include "tensor_product.cuh"
 
-// The rows of an image under TileH × TileW windows of TapsH × TapsW pixels. A depth is a window's row and a place in it; rows take an
-// even number of depths.
+// The rows of an image under TileH × TileW windows of TapsH × TapsW pixels. A depth is a window's row and a place in it; rows
+// take an even number of depths.
 template <class T, int Channels, int TapsH, int TapsW, int StrideH, int StrideW, int TileH, int TileW> struct WindowRows {
     static constexpr int PIXELS = TileH * TileW, MATRICES = (PIXELS + 15) / 16;
     static constexpr int ROWS = (TileH - 1) * StrideH + TapsH, LINE = ((TileW - 1) * StrideW + TapsW) * Channels;
-    static constexpr int PITCH = (LINE + 8) / 8 * 8, COPY = ROWS * PITCH;
-    // Windows that begin at odd places are read from a second copy, one place to the left.
+    static constexpr int PITCH = (LINE + 8) / 8 * 8;
+    // Windows that begin at odd places are read from a second copy, one place to the left; half of all banks away, so that
+    // neighbours do not meet there.
     static constexpr bool SHIFTED = StrideW * Channels % 2 == 1;
+    static constexpr int COPY = SHIFTED ? (ROWS * PITCH + 31) / 64 * 64 + 32 : ROWS * PITCH;
     static constexpr int SIZE = COPY * (SHIFTED ? 2 : 1);
     static constexpr int WINDOW = TapsW * Channels, RUN = (WINDOW + 1) / 2 * 2, DEPTHS = TapsH * RUN;
     // Neighbours that are always inside or outside together.

@@ -112,8 +112,10 @@ impl Windows {
     /// Bytes of the rows under a tile: `WindowRows::SIZE`.
     fn rows_bytes(&self, h: usize, w: usize) -> usize {
         let [rows, line] = self.under(h, w);
-        let copies = if (self.stride[1] * self.channels).is_multiple_of(2) { 1 } else { 2 };
-        2 * copies * rows * (line / 8 + 1) * 8
+        let size = rows * (line / 8 + 1) * 8;
+        // Odd windows are read from a second copy.
+        let shifted = !(self.stride[1] * self.channels).is_multiple_of(2);
+        2 * if shifted { 2 * ((size + 31) / 64 * 64 + 32) } else { size }
     }
 
     /// `Shared` in conv2d_few.cu.
