@@ -34,7 +34,7 @@ pub(in crate::ops::conv2d) fn forward(
     }
     let pass = Pass { g, input_grad: false, image, weight, units: Units::of(gpu, image) };
     match direct::forward(g, image, weight, epilogue, gpu)? {
-        Some(kernel) => special(kernel, pass.units, || pass.candidate(epilogue, gpu)),
+        Some(kernel) => special(kernel, || pass.candidate(epilogue, gpu)),
         None => Ok(vec![pass.candidate(epilogue, gpu)?]),
     }
 }
@@ -52,7 +52,7 @@ pub(in crate::ops::conv2d) fn input_grad(
     }
     let pass = Pass { g, input_grad: true, image, weight, units: Units::of(gpu, image) };
     match direct::input_grad(g, image, weight, gpu)? {
-        Some(kernel) => special(kernel, pass.units, || pass.candidate(&none, gpu)),
+        Some(kernel) => special(kernel, || pass.candidate(&none, gpu)),
         None => Ok(vec![pass.candidate(&none, gpu)?]),
     }
 }

@@ -27,7 +27,7 @@ pub(in crate::ops::conv2d) fn weight_grad(
     }
     let units = Units::of(gpu, image);
     match direct::weight_grad(g, image, out, bias, gpu)? {
-        Some(kernel) => special(kernel, units, || product(g, image, out, bias, units, gpu)),
+        Some(kernel) => special(kernel, || product(g, image, out, bias, units, gpu)),
         None => Ok(vec![product(g, image, out, bias, units, gpu)?]),
     }
 }
