@@ -47,7 +47,7 @@ fn candidates(
 /// A kernel for a special case, and the product that can do it as well: which of the two is faster depends on the shape.
 /// A product shares a sum among blocks, which small batches gain from.
 fn special(kernel: Box<dyn Kernel>, product: impl FnOnce() -> Result<Candidate>) -> Result<Vec<Candidate>> {
-    Ok(vec![Candidate { name: "own direct".into(), vendor: false, kernel }, product()?])
+    Ok(vec![Candidate { name: "own direct".into(), kernel }, product()?])
 }
 
 /// Operands: images, filters, and those of the epilogue.

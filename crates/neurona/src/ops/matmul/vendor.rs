@@ -62,7 +62,7 @@ pub(super) fn candidates(
         .into_iter()
         .map(|plan| Candidate {
             name: plan.name().to_string(),
-            vendor: true,
+
             kernel: Box::new(VendorStep {
                 before: before.clone(),
                 plan,

@@ -41,7 +41,7 @@ fn candidates(
         .into_iter()
         .map(|plan| Candidate {
             name: plan.name().to_string(),
-            vendor: true,
+
             kernel: Box::new(VendorStep {
                 before: before.clone(),
                 plan,
