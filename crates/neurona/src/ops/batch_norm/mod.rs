@@ -8,7 +8,7 @@ pub(crate) use fold::BatchNormFold;
 
 use super::{At, Op, Operation, Spatial, one};
 use crate::cpu::kernel::Kernel;
-use crate::cuda::Gpu;
+use crate::cuda::{Gpu, GpuKernel};
 use crate::graph::ir::Operand;
 use crate::graph::node::Metas;
 use crate::tensor::{DType, Meta, Number, Tensor};
@@ -146,7 +146,7 @@ impl Operation for BatchNormTrain {
         let options = cpu::Training { eps: f64::from_bits(eps), relu, affine, track, cumulative };
         Ok(float_kernel!(x.dtype, T => cpu::TrainForward::<T>::new(rows, c, options)))
     }
-    fn cuda(&self, inputs: &[Operand], outputs: &[Operand], gpu: &Gpu) -> Result<Box<dyn crate::cuda::kernel::Kernel>> {
+    fn cuda(&self, inputs: &[Operand], outputs: &[Operand], gpu: &Gpu) -> Result<GpuKernel> {
         cuda::train(self, inputs, outputs, gpu)
     }
     fn with_relu(&self) -> Option<Op> {
@@ -178,12 +178,7 @@ impl Operation for BatchNormTrainGrad {
             float_kernel!(inputs[1].meta.dtype, T => cpu::TrainBackward::<T>::new(rows, c, self.affine, self.relu == Mask::Output)),
         )
     }
-    fn cuda(
-        &self,
-        inputs: &[Operand],
-        _outputs: &[Operand],
-        gpu: &Gpu,
-    ) -> Result<Box<dyn crate::cuda::kernel::Kernel>> {
+    fn cuda(&self, inputs: &[Operand], _outputs: &[Operand], gpu: &Gpu) -> Result<GpuKernel> {
         cuda::train_gradient(self, inputs, gpu)
     }
 }
@@ -219,12 +214,7 @@ impl Operation for BatchNormEval {
         let eps = f64::from_bits(self.eps);
         Ok(float_kernel!(inputs[0].meta.dtype, T => cpu::EvalForward::<T>::new(rows, c, eps, self.relu, self.affine)))
     }
-    fn cuda(
-        &self,
-        inputs: &[Operand],
-        _outputs: &[Operand],
-        gpu: &Gpu,
-    ) -> Result<Box<dyn crate::cuda::kernel::Kernel>> {
+    fn cuda(&self, inputs: &[Operand], _outputs: &[Operand], gpu: &Gpu) -> Result<GpuKernel> {
         cuda::eval(self, inputs, gpu)
     }
     fn with_relu(&self) -> Option<Op> {
@@ -247,12 +237,7 @@ impl Operation for BatchNormEvalGrad {
         let eps = f64::from_bits(self.eps);
         Ok(float_kernel!(inputs[1].meta.dtype, T => cpu::EvalBackward::<T>::new(rows, c, eps, self.affine, false)))
     }
-    fn cuda(
-        &self,
-        inputs: &[Operand],
-        _outputs: &[Operand],
-        gpu: &Gpu,
-    ) -> Result<Box<dyn crate::cuda::kernel::Kernel>> {
+    fn cuda(&self, inputs: &[Operand], _outputs: &[Operand], gpu: &Gpu) -> Result<GpuKernel> {
         cuda::eval_gradient(self, inputs, gpu)
     }
 }

@@ -7,7 +7,7 @@ use super::pad::PadMode;
 use super::pool::{Pool, PoolOptions};
 use super::{At, Operation, Spatial, one};
 use crate::cpu::kernel::Kernel;
-use crate::cuda::Gpu;
+use crate::cuda::{Gpu, GpuKernel};
 use crate::graph::ir::Operand;
 use crate::graph::node::Metas;
 use crate::tensor::{DType, Meta, Tensor};
@@ -54,12 +54,7 @@ impl Operation for MaxPool2d {
         let g = self.options.check(&inputs[0].meta).map_err(|p| Error::op("max_pool2d", p))?;
         Ok(float_kernel!(inputs[0].meta.dtype, T => cpu::Forward::<T>::new(g)))
     }
-    fn cuda(
-        &self,
-        inputs: &[Operand],
-        _outputs: &[Operand],
-        gpu: &Gpu,
-    ) -> Result<Box<dyn crate::cuda::kernel::Kernel>> {
+    fn cuda(&self, inputs: &[Operand], _outputs: &[Operand], gpu: &Gpu) -> Result<GpuKernel> {
         let x = &inputs[0].meta;
         let g = self.options.check(x).map_err(|p| Error::op("max_pool2d", p))?;
         cuda::forward(&g, x.dtype, gpu)
@@ -81,12 +76,7 @@ impl Operation for MaxPool2dGrad {
         let g: Pool = self.options.check(&outputs[0].meta).map_err(|p| Error::op(self.name(), p))?;
         Ok(float_kernel!(outputs[0].meta.dtype, T => cpu::InputGrad::<T>::new(g)))
     }
-    fn cuda(
-        &self,
-        _inputs: &[Operand],
-        outputs: &[Operand],
-        gpu: &Gpu,
-    ) -> Result<Box<dyn crate::cuda::kernel::Kernel>> {
+    fn cuda(&self, _inputs: &[Operand], outputs: &[Operand], gpu: &Gpu) -> Result<GpuKernel> {
         let dx = &outputs[0].meta;
         let g = self.options.check(dx).map_err(|p| Error::op(self.name(), p))?;
         cuda::gradient(&g, self.relu, dx.dtype, gpu)
