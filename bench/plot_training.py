@@ -5,8 +5,8 @@
   bench/plot_training.py rows.jsonl docs/h200.svg
 
 A row is a line of JSON with `train`, `batch`, `dtype`, `img_per_s`, and `kernels` (Neurona's) or `compile` (PyTorch's). The
-table goes to the output: every work, Neurona with automatic and with own kernels, PyTorch's better one of eager and compiled. The
-picture has the rows in bf16 with automatic kernels. Needs nothing but Python."""
+table goes to the output: every work, Neurona in f32 and bf16 with automatic and with own kernels, PyTorch's fastest row. Ratios
+are of the fastest rows of both, and so is the picture. Needs nothing but Python."""
 
 import json
 import math
@@ -27,30 +27,33 @@ STYLE = """
 
 
 def read(path):
-    """(work, batch, type) -> images a second by `auto`, `own`, `eager`, `compiled`."""
+    """(work, batch) -> (Neurona's, PyTorch's) images a second by (type, kernels or mode)."""
     works = {}
     for line in open(path):
         row = json.loads(line)
-        who = row["kernels"] if "kernels" in row else "compiled" if row["compile"] else "eager"
-        works.setdefault((row["train"], row["batch"], TYPES[row["dtype"]]), {})[who] = row["img_per_s"]
+        neurona, torch = works.setdefault((row["train"], row["batch"]), ({}, {}))
+        if "kernels" in row:
+            neurona[TYPES[row["dtype"]], row["kernels"]] = row["img_per_s"]
+        else:
+            torch[TYPES[row["dtype"]], "compiled" if row["compile"] else "eager"] = row["img_per_s"]
     order = {name: i for i, name in enumerate(WORKS)}
-    return dict(sorted(works.items(), key=lambda item: (order[item[0][0]], item[0][2] != "f32", item[0][1])))
+    both = ((work, speeds) for work, speeds in works.items() if all(speeds))
+    return dict(sorted(both, key=lambda item: (order[item[0][0]], item[0][1])))
 
 
-def peer(speeds):
-    """PyTorch's better way and its speed."""
-    return max(((speeds[way], way) for way in ("eager", "compiled") if way in speeds), default=None)
+def fastest(speeds):
+    """(speed, type, kernels or mode) of the fastest row."""
+    return max((speed, *how) for how, speed in speeds.items())
 
 
 def table(works):
-    yield "| work | batch | numbers | Neurona, auto | Neurona, own kernels | PyTorch | ratio, auto | ratio, own |"
-    yield "|---|---:|---|---:|---:|---:|---:|---:|"
-    for (work, batch, dtype), speeds in works.items():
-        best = peer(speeds)
-        if best and "auto" in speeds and "own" in speeds:
-            auto, own = speeds["auto"], speeds["own"]
-            yield (f"| {WORKS[work]} | {batch} | {dtype} | {auto:,.0f} | {own:,.0f} | {best[0]:,.0f} ({best[1]}) "
-                   f"| {auto / best[0]:.2f}× | {own / best[0]:.2f}× |")
+    columns = [(dtype, kernels) for dtype in ("f32", "bf16") for kernels in ("auto", "own")]
+    yield f"| work | batch | PyTorch | {' | '.join(', '.join(column) for column in columns)} | ratio |"
+    yield "|---|---:|---:|---:|---:|---:|---:|---:|"
+    for (work, batch), (neurona, torch) in works.items():
+        best, (peer, *how) = fastest(neurona)[0], fastest(torch)
+        cells = [f"{neurona[column]:,.0f}" if column in neurona else "" for column in columns]
+        yield f"| {WORKS[work]} | {batch:,} | {peer:,} ({', '.join(how)}) | {' | '.join(cells)} | {ratio(best / peer)} |"
 
 
 def ratio(times):
@@ -58,32 +61,32 @@ def ratio(times):
 
 
 def picture(works):
-    rows = [(f"{WORKS[work]}, {batch:,}", speeds["auto"], peer(speeds)[0])
-            for (work, batch, dtype), speeds in works.items() if dtype == "bf16" and "auto" in speeds and peer(speeds)]
-    first = math.floor(math.log10(min(min(a, b) for _, a, b in rows)))
-    last = math.ceil(math.log10(max(max(a, b) for _, a, b in rows)))
+    rows = [(f"{WORKS[work]}, {batch:,}", fastest(neurona), fastest(torch)) for (work, batch), (neurona, torch) in works.items()]
+    first = math.floor(math.log10(min(min(a[0], b[0]) for _, a, b in rows)))
+    last = math.ceil(math.log10(max(max(a[0], b[0]) for _, a, b in rows)))
     across = lambda speed: LEFT + (math.log10(speed) - first) / (last - first) * (RIGHT - LEFT)
     step = 2 * BAR + GAP
     bottom = TOP + step * len(rows)
-    about = "Images a second in training on one NVIDIA H200, bf16: Neurona and PyTorch 2.11"
+    about = "Images a second in training on one NVIDIA H200: Neurona and PyTorch 2.11"
     yield f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {bottom + 44}" role="img" aria-label="{about}">'
     yield f"<style>{STYLE}\n</style>"
     yield f'<rect class="page" width="{WIDTH}" height="{bottom + 44}" rx="8"/>'
-    yield '<text class="title" x="24" y="34">Training on one H200, bf16: images a second, by network and batch</text>'
-    for x, kind, name in ((24, "neurona", "Neurona"), (130, "torch", "PyTorch 2.11, the better of eager and compiled")):
+    yield '<text class="title" x="24" y="34">Training on one H200: images a second (logarithmic), by network and batch</text>'
+    other = "PyTorch 2.11, in the same run; each with its fastest numbers and kernels"
+    for x, kind, name in ((24, "neurona", "Neurona"), (130, "torch", other)):
         yield f'<rect class="{kind}" x="{x}" y="52" width="14" height="14"/><text x="{x + 22}" y="64">{name}</text>'
     for power in range(first, last + 1):
         x = across(10**power)
         name = f"{10 ** power // 10**6} million" if power >= 6 else f"{10 ** power:,}"
         yield f'<line class="grid" x1="{x:.1f}" y1="{TOP - 8}" x2="{x:.1f}" y2="{bottom}"/>'
         yield f'<text class="faint" x="{x:.1f}" y="{bottom + 20}" text-anchor="middle">{name}</text>'
-    for i, (name, own, other) in enumerate(rows):
+    for i, (name, neurona, torch) in enumerate(rows):
         y = TOP + i * step
         yield f'<text x="{LEFT - 12}" y="{y + BAR + 5}" text-anchor="end">{name}</text>'
-        for kind, speed, place in (("neurona", own, y), ("torch", other, y + BAR)):
+        for kind, (speed, dtype, _), place in (("neurona", neurona, y), ("torch", torch, y + BAR)):
             yield f'<rect class="{kind}" x="{LEFT}" y="{place}" width="{across(speed) - LEFT:.1f}" height="{BAR - 1}"/>'
-            yield f'<text class="faint" x="{across(speed) + 6:.1f}" y="{place + 12}">{speed:,.0f}</text>'
-        yield f'<text class="ratio" x="{WIDTH - 24}" y="{y + BAR + 5}" text-anchor="end">{ratio(own / other)}</text>'
+            yield f'<text class="faint" x="{across(speed) + 6:.1f}" y="{place + 12}">{speed:,.0f} {dtype}</text>'
+        yield f'<text class="ratio" x="{WIDTH - 24}" y="{y + BAR + 5}" text-anchor="end">{ratio(neurona[0] / torch[0])}</text>'
     yield "</svg>"
 
 

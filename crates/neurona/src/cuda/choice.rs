@@ -66,7 +66,6 @@ pub fn kernels() -> Kernels {
 pub(crate) struct Candidate {
     /// Stable from run to run: it is what is remembered.
     pub name: String,
-    pub vendor: bool,
     pub kernel: Box<dyn Kernel>,
 }
 

@@ -22,8 +22,6 @@ pub(crate) struct Gpu {
     /// Compute capability: (9, 0) is Hopper.
     pub capability: (u32, u32),
     pub multiprocessors: usize,
-    /// Bytes of shared memory that one block can have.
-    pub shared_memory: usize,
     context: sys::CUcontext,
     stream: Mutex<Stream>,
     modules: Mutex<HashMap<String, Loading>>,
@@ -98,7 +96,6 @@ impl Gpu {
                 attribute(A::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)? as u32,
             ),
             multiprocessors: attribute(A::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
-            shared_memory: attribute(A::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?,
             context,
             stream: Mutex::new(Stream(stream)),
             modules: Mutex::default(),

@@ -54,18 +54,6 @@ impl Function {
         Function { handle, name: name.into() }
     }
 
-    /// Blocks of this shape that one multiprocessor holds at once.
-    pub fn occupancy(&self, threads: u32, shared: u32) -> Result<usize> {
-        self.allow(shared)?;
-        let mut blocks = 0;
-        // SAFETY: writes one number.
-        let code = unsafe {
-            sys::cuOccupancyMaxActiveBlocksPerMultiprocessor(&mut blocks, self.handle, threads as i32, shared as usize)
-        };
-        check(code, || format!("ask for the occupancy of {}", self.name))?;
-        Ok(blocks as usize)
-    }
-
     /// More shared memory than every GPU has must be asked for.
     fn allow(&self, shared: u32) -> Result<()> {
         if shared <= 48 << 10 {
@@ -130,7 +118,6 @@ pub(crate) enum Argument {
     Null,
     I32(i32),
     I64(i64),
-    F32(f32),
     F64(f64),
     /// A struct by value.
     Bytes(Vec<u8>),
@@ -151,7 +138,6 @@ impl Argument {
             Argument::Null => to.extend(address(Slot::Null)),
             Argument::I32(x) => to.extend(x.to_ne_bytes()),
             Argument::I64(x) => to.extend(x.to_ne_bytes()),
-            Argument::F32(x) => to.extend(x.to_ne_bytes()),
             Argument::F64(x) => to.extend(x.to_ne_bytes()),
             Argument::Bytes(bytes) => to.extend(bytes),
             Argument::Addresses(slots) => slots.iter().for_each(|slot| to.extend(address(*slot))),

@@ -22,6 +22,9 @@ pub(crate) mod vendor;
 
 pub(crate) use compiler::Source;
 pub(crate) use gpu::Gpu;
+
+/// What an op gives for a step on a GPU.
+pub(crate) type GpuKernel = Box<dyn kernel::Kernel>;
 pub use report::{CudaPart, CudaReport, cuda_report, gpu_peak_memory, gpu_problem};
 
 use crate::tensor::DType;

@@ -68,10 +68,6 @@ impl Runner {
         Ok(Runner { gpu, arena: None, numbers: Ring::new(32, NUMBERS)?, captured: 0, replayed: 0 })
     }
 
-    pub fn gpu(&self) -> &'static Gpu {
-        self.gpu
-    }
-
     pub fn arena_bytes(&self) -> usize {
         self.arena.as_ref().map_or(0, Block::bytes)
     }

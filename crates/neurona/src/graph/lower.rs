@@ -11,7 +11,7 @@ mod precision;
 
 use super::ir::{Ir, IrNode, Kind, Value};
 use crate::Result;
-use crate::ops::{Op, Run, cast::Cast};
+use crate::ops::{Op, Run, batch_norm::Mask, cast::Cast};
 use crate::tensor::{DType, Device};
 use smallvec::{SmallVec, smallvec};
 use std::collections::{HashMap, HashSet};
@@ -23,7 +23,7 @@ pub(crate) fn lower(ir: Ir, fuse: bool, device: Device, mixed: Option<DType>) ->
         (_, Some(narrow)) => precision::mix(ir, narrow)?,
         _ => ir,
     };
-    let ir = if fuse { fuse_relu(pool::mask_first(fold::batch_norm(ir)?)?)? } else { ir };
+    let ir = if fuse { fuse_relu(pool::mask_first(fold::batch_norm(ir)?, device)?, device)? } else { ir };
     let ir = layout::choose(ir)?;
     let ir = elementwise::group(ir, fuse)?;
     prune(ir)
@@ -61,7 +61,7 @@ fn convert(new: &mut Ir, v: Value, to: DType, node: &IrNode) -> Result<Value> {
 
 /// Convolution, matrix product and batch-norm apply a relu that follows while the result is in registers;
 /// batch-norm's gradient applies the relu's mask while it reads.
-fn fuse_relu(ir: Ir) -> Result<Ir> {
+fn fuse_relu(ir: Ir, device: Device) -> Result<Ir> {
     let uses = ir.uses();
     let kept: HashSet<Value> = ir.kept().collect();
     let once = |v: &Value| uses.get(v) == Some(&1) && !kept.contains(v);
@@ -106,9 +106,20 @@ fn fuse_relu(ir: Ir) -> Result<Ir> {
         match &mut node.kind {
             Kind::Op(Op::BatchNormTrainGrad(op)) => {
                 let mask = new.nodes[source.node].inputs.clone();
-                op.relu = true;
+                let y = mask[1];
+                // Rounded statistics would not give the same sign near 0.
+                let exact = |v: Value| new.meta(v).dtype.compute() == new.meta(v).dtype;
+                let bias = match &new.nodes[y.node].kind {
+                    Kind::Op(Op::BatchNormTrain(forward)) => {
+                        let same = new.nodes[y.node].inputs[0] == node.inputs[1] && y.out == 0;
+                        (device != Device::Cpu && forward.affine && op.affine && same && exact(node.inputs[2]))
+                            .then(|| new.nodes[y.node].inputs[2])
+                    }
+                    _ => None,
+                };
+                op.relu = if bias.is_some() { Mask::Bias } else { Mask::Output };
                 node.inputs[0] = mask[0];
-                node.inputs.push(mask[1]);
+                node.inputs.push(bias.unwrap_or(y));
                 Ok(new.take(node))
             }
             _ => Ok(smallvec![source]),

@@ -5,8 +5,8 @@ use super::slice::{Slice, place, resized, rows};
 use super::{At, Operation, one};
 use crate::cpu::kernel::{Io, Kernel, Plain, share};
 use crate::cpu::tasks::pieces;
-use crate::cuda::Gpu;
 use crate::cuda::kernel::Launches;
+use crate::cuda::{Gpu, GpuKernel};
 use crate::graph::ir::Operand;
 use crate::graph::node::Metas;
 use crate::tensor::{Meta, Tensor, here, with_storage_type};
@@ -58,7 +58,7 @@ impl Operation for Cat {
             Box::new(Join::<T> { outer, widths, width, element: PhantomData })
         }))
     }
-    fn cuda(&self, inputs: &[Operand], outputs: &[Operand], gpu: &Gpu) -> Result<Box<dyn crate::cuda::kernel::Kernel>> {
+    fn cuda(&self, inputs: &[Operand], outputs: &[Operand], gpu: &Gpu) -> Result<GpuKernel> {
         let to = strides(&outputs[0].meta.shape);
         let (mut launches, mut start) = (Vec::with_capacity(inputs.len()), 0);
         for (i, x) in inputs.iter().enumerate() {

@@ -3,7 +3,7 @@
 use super::permute::cpu::{MAX_DIMS, Strided};
 use super::{At, Operation, movement, one};
 use crate::cpu::kernel::Kernel;
-use crate::cuda::Gpu;
+use crate::cuda::{Gpu, GpuKernel};
 use crate::graph::ir::Operand;
 use crate::graph::node::Metas;
 use crate::tensor::{Meta, Tensor, with_storage_type};
@@ -52,12 +52,7 @@ impl Operation for Flip {
         let (strides, offset) = self.view(x);
         Ok(with_storage_type!(x.dtype, T => Box::new(Strided::<T>::new(&x.shape, &strides, offset))))
     }
-    fn cuda(
-        &self,
-        inputs: &[Operand],
-        _outputs: &[Operand],
-        gpu: &Gpu,
-    ) -> Result<Box<dyn crate::cuda::kernel::Kernel>> {
+    fn cuda(&self, inputs: &[Operand], _outputs: &[Operand], gpu: &Gpu) -> Result<GpuKernel> {
         let x = &inputs[0].meta;
         let (strides, offset) = self.view(x);
         movement::Strided::view(x.dtype.size(), &x.shape, &strides, offset).kernel(gpu)

@@ -4,7 +4,7 @@ use super::Operation;
 use crate::Result;
 use crate::cpu::elementwise::Program;
 use crate::cpu::kernel::Kernel;
-use crate::cuda::Gpu;
+use crate::cuda::{Gpu, GpuKernel};
 use crate::graph::ir::Operand;
 use crate::graph::node::Metas;
 use crate::tensor::Meta;
@@ -47,12 +47,7 @@ impl Operation for Fused {
     fn cpu(&self, _inputs: &[Operand], _outputs: &[Operand]) -> Result<Box<dyn Kernel>> {
         Ok(Box::new((*self.program).clone()))
     }
-    fn cuda(
-        &self,
-        _inputs: &[Operand],
-        _outputs: &[Operand],
-        gpu: &Gpu,
-    ) -> Result<Box<dyn crate::cuda::kernel::Kernel>> {
+    fn cuda(&self, _inputs: &[Operand], _outputs: &[Operand], gpu: &Gpu) -> Result<GpuKernel> {
         crate::cuda::elementwise::kernel(&self.program, &self.name, gpu)
     }
 }

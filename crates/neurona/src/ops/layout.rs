@@ -3,7 +3,7 @@
 use super::{Operation, movement, one, permute};
 use crate::Result;
 use crate::cpu::kernel::Kernel;
-use crate::cuda::Gpu;
+use crate::cuda::{Gpu, GpuKernel};
 use crate::graph::ir::{Layout, Operand};
 use crate::graph::node::Metas;
 use crate::tensor::Meta;
@@ -37,12 +37,7 @@ impl Operation for ToLayout {
     fn cpu(&self, inputs: &[Operand], _outputs: &[Operand]) -> Result<Box<dyn Kernel>> {
         Ok(permute::copy(&inputs[0], &self.order()))
     }
-    fn cuda(
-        &self,
-        inputs: &[Operand],
-        _outputs: &[Operand],
-        gpu: &Gpu,
-    ) -> Result<Box<dyn crate::cuda::kernel::Kernel>> {
+    fn cuda(&self, inputs: &[Operand], _outputs: &[Operand], gpu: &Gpu) -> Result<GpuKernel> {
         let x = &inputs[0];
         movement::Strided::permute(x.meta.dtype.size(), &x.physical(), &self.order()).kernel(gpu)
     }

@@ -5,7 +5,7 @@
 //! [`Tensor`] with a doc example, and its tests; then add one line to the table below.
 
 use crate::cpu::kernel::Kernel;
-use crate::cuda::{self, Gpu};
+use crate::cuda::{Gpu, GpuKernel};
 use crate::graph::ir::Operand;
 use crate::graph::node::Metas;
 use crate::tensor::{DType, Meta, Tensor};
@@ -55,7 +55,7 @@ pub(crate) trait Operation: Debug {
     }
 
     /// The kernel for a GPU.
-    fn cuda(&self, _inputs: &[Operand], _outputs: &[Operand], _gpu: &Gpu) -> Result<Box<dyn cuda::kernel::Kernel>> {
+    fn cuda(&self, _inputs: &[Operand], _outputs: &[Operand], _gpu: &Gpu) -> Result<GpuKernel> {
         Err(Error::op(self.name(), "has no kernel for GPUs"))
     }
 

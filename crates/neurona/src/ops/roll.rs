@@ -6,7 +6,7 @@ use super::{At, Operation, one};
 use crate::Result;
 use crate::cpu::kernel::{Io, Kernel, Plain, share};
 use crate::cpu::tasks::pieces;
-use crate::cuda::Gpu;
+use crate::cuda::{Gpu, GpuKernel};
 use crate::graph::ir::Operand;
 use crate::graph::node::Metas;
 use crate::tensor::{DType, Meta, Number, Tensor, with_storage_type};
@@ -39,12 +39,7 @@ impl Operation for Roll {
             with_storage_type!(inputs[0].meta.dtype, T => Box::new(Turn::<T> { outer, size, inner, element: PhantomData })),
         )
     }
-    fn cuda(
-        &self,
-        inputs: &[Operand],
-        _outputs: &[Operand],
-        gpu: &Gpu,
-    ) -> Result<Box<dyn crate::cuda::kernel::Kernel>> {
+    fn cuda(&self, inputs: &[Operand], _outputs: &[Operand], gpu: &Gpu) -> Result<GpuKernel> {
         let Meta { shape, dtype } = &inputs[0].meta;
         places(*dtype, shape, shape, self.dim, Origin::Roll, gpu)
     }

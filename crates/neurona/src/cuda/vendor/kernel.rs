@@ -2,6 +2,7 @@
 
 use super::{ALIGNMENT, Address};
 use crate::Result;
+use crate::cuda::choice::Candidate;
 use crate::cuda::gpu::Stream;
 use crate::cuda::kernel::{Io, Kernel, Launch, Slot};
 
@@ -41,6 +42,22 @@ pub(crate) struct VendorStep<P> {
     /// Bytes at the start of the workspace that the launches use; the plan's own come behind them.
     pub workspace: usize,
     pub flops: u64,
+}
+
+/// A step for each of a library's plans, with these launches before and after it, which use `workspace` bytes.
+pub(crate) fn candidates<P: Plan + 'static>(
+    plans: Vec<P>,
+    operands: Operands<Slot>,
+    (before, after): (Vec<Launch>, Vec<Launch>),
+    workspace: usize,
+    flops: u64,
+) -> Vec<Candidate> {
+    let step = |plan: P| {
+        let (before, after) = (before.clone(), after.clone());
+        let name = plan.name().to_string();
+        Candidate { name, kernel: Box::new(VendorStep { before, plan, operands, after, workspace, flops }) }
+    };
+    plans.into_iter().map(step).collect()
 }
 
 impl<P: Plan> VendorStep<P> {

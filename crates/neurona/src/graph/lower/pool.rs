@@ -4,10 +4,12 @@
 use super::super::ir::{Ir, Kind, Value};
 use crate::Result;
 use crate::ops::Op;
+use crate::ops::max_pool2d::MaxPool2dGrad;
+use crate::tensor::Device;
 use smallvec::smallvec;
 
 /// Moves the masks of relus from behind the gradients of max-pools to before them.
-pub(super) fn mask_first(ir: Ir) -> Result<Ir> {
+pub(super) fn mask_first(ir: Ir, device: Device) -> Result<Ir> {
     let uses = ir.uses();
     let op = |v: Value| match &ir.nodes[v.node].kind {
         Kind::Op(op) => Some(op),
@@ -35,6 +37,13 @@ pub(super) fn mask_first(ir: Ir) -> Result<Ir> {
                 let [dp, pooled, places] = [dp, pooled, places].map(|v| placed[v.node][v.out]);
                 let Kind::Op(spread) = new.nodes[node.inputs[0].node].kind.clone() else { return Ok(new.take(node)) };
                 let place = node.place.clone();
+                // A GPU's kernel looks at the result itself: a launch less.
+                if let (Op::MaxPool2dGrad(spread), true) = (&spread, device != Device::Cpu) {
+                    let spread = MaxPool2dGrad { relu: true, ..spread.clone() };
+                    let spread = new.add(spread.into(), &[dp, places, pooled], place)?;
+                    placed.push(smallvec![Value { node: spread, out: 0 }]);
+                    return Ok(smallvec![Value { node: spread, out: 0 }]);
+                }
                 let masked = new.add(crate::ops::relu::ReluGrad.into(), &[dp, pooled], place.clone())?;
                 let spread = new.add(spread, &[Value { node: masked, out: 0 }, places], place)?;
                 smallvec![Value { node: spread, out: 0 }]

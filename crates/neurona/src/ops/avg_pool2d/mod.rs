@@ -6,7 +6,7 @@ mod cuda;
 use super::pool::PoolOptions;
 use super::{At, Operation, Spatial, one};
 use crate::cpu::kernel::Kernel;
-use crate::cuda::Gpu;
+use crate::cuda::{Gpu, GpuKernel};
 use crate::graph::ir::Operand;
 use crate::graph::node::Metas;
 use crate::tensor::{Meta, Tensor};
@@ -50,12 +50,7 @@ impl Operation for AvgPool2d {
         let g = self.options.check(&inputs[0].meta).map_err(|p| Error::op("avg_pool2d", p))?;
         Ok(float_kernel!(inputs[0].meta.dtype, T => cpu::Forward::<T>::new(g, self.count_include_pad)))
     }
-    fn cuda(
-        &self,
-        inputs: &[Operand],
-        _outputs: &[Operand],
-        gpu: &Gpu,
-    ) -> Result<Box<dyn crate::cuda::kernel::Kernel>> {
+    fn cuda(&self, inputs: &[Operand], _outputs: &[Operand], gpu: &Gpu) -> Result<GpuKernel> {
         let x = &inputs[0].meta;
         let g = self.options.check(x).map_err(|p| Error::op("avg_pool2d", p))?;
         cuda::kernel(&g, self.count_include_pad, false, x.dtype, gpu)
@@ -77,12 +72,7 @@ impl Operation for AvgPool2dGrad {
         let g = self.options.check(&outputs[0].meta).map_err(|p| Error::op(self.name(), p))?;
         Ok(float_kernel!(outputs[0].meta.dtype, T => cpu::InputGrad::<T>::new(g, self.count_include_pad)))
     }
-    fn cuda(
-        &self,
-        _inputs: &[Operand],
-        outputs: &[Operand],
-        gpu: &Gpu,
-    ) -> Result<Box<dyn crate::cuda::kernel::Kernel>> {
+    fn cuda(&self, _inputs: &[Operand], outputs: &[Operand], gpu: &Gpu) -> Result<GpuKernel> {
         let dx = &outputs[0].meta;
         let g = self.options.check(dx).map_err(|p| Error::op(self.name(), p))?;
         cuda::kernel(&g, self.count_include_pad, true, dx.dtype, gpu)

@@ -1,7 +1,7 @@
 // The gradients of batch normalisation over a matrix [rows, c]; see batch_norm.cu for how the work is cut.
 //
-// Both need two sums of each column: of dy, and of dy times the deviation of x. With y given, of a relu that was computed
-// along, dy counts only where y is above 0.
+// Both need two sums of each column: of dy, and of dy times the deviation of x. Where a relu was computed along, dy counts
+// only where its result is above 0.
 #include "columns.cuh"
 
 // Of x, y and their gradients.
@@ -11,6 +11,12 @@
 // Of everything that is there once a channel; wider than ELEMENT in mixed precision.
 #ifndef PARAMETER
 #define PARAMETER ELEMENT
+#endif
+
+// What a relu let pass: 0 there was none, 1 y tells, 2 it is computed again from x, which has to be read anyway: then y
+// need not be read, and need not even be kept.
+#ifndef MASK
+#define MASK 0
 #endif
 
 typedef ELEMENT T;
@@ -23,22 +29,35 @@ __device__ __forceinline__ void add_sums(W (&a)[2 * V], const W (&b)[2 * V]) {
 
 // What is read of one row.
 struct Found {
-    Group<T> dy, x, y;
+    Group<T> dy, x;
+#if MASK == 1
+    Group<T> y;
+#endif
 };
 
 __device__ __forceinline__ Found find(const T *dy, const T *x, const T *y, i64 at) {
     Found found;
     found.dy = load_group(dy + at);
     if (x) found.x = load_group(x + at);
-    if (y) found.y = load_group(y + at);
+#if MASK == 1
+    found.y = load_group(y + at);
+#endif
     return found;
 }
 
-// The gradient that passes relu.
-__device__ __forceinline__ void gradient_of(W (&slope)[V], const Found &found, bool relu) {
+// The gradient that passes relu, and the deviation of x from the mean.
+__device__ __forceinline__ void gradient_of(W (&slope)[V], W (&value)[V], const Found &found, const W (&mean)[V],
+                                            const W (&scale)[V], const W (&shift)[V]) {
     widen_all(slope, found.dy);
-    for (int k = 0; k < V; k++)
-        if (relu && widen(found.y.at[k]) <= 0) slope[k] = 0;
+    widen_all(value, found.x);
+    for (int k = 0; k < V; k++) {
+        value[k] -= mean[k];
+#if MASK == 1
+        if (widen(found.y.at[k]) <= 0) slope[k] = 0;
+#elif MASK == 2
+        if (value[k] * scale[k] + shift[k] <= 0) slope[k] = 0;
+#endif
+    }
 }
 
 // The sums of all runs ([runs, 2, c] in the workspace) for this thread's columns, in every thread.
@@ -66,21 +85,27 @@ __device__ __forceinline__ void write_sums(W *partial, const W (&all)[2 * V], i6
 
 extern "C" __global__ void __launch_bounds__(COLUMN_THREADS, 2)
 batch_norm_gradient_sums(const T *__restrict__ dy, const T *__restrict__ x, const T *__restrict__ y, const P *__restrict__ mean_of,
+                         const P *__restrict__ inverse_of, const P *__restrict__ weight, const P *__restrict__ bias,
                          W *__restrict__ partial, i64 rows, i64 c, i64 run) {
     __shared__ W room[2 * V * COLUMN_THREADS / 2];
     i64 column = strip_column();
     Run own(rows, run);
-    W all[2 * V] = {}, mean[V];
+    W all[2 * V] = {}, mean[V], scale[V] = {}, shift[V] = {};
     if (column < c) {
-        for (int k = 0; k < V; k++) mean[k] = widen(mean_of[column + k]);
+        for (int k = 0; k < V; k++) {
+            mean[k] = widen(mean_of[column + k]);
+#if MASK == 2
+            scale[k] = widen(inverse_of[column + k]) * widen(weight[column + k]);
+            shift[k] = widen(bias[column + k]);
+#endif
+        }
         auto load = [&](i64 row) { return find(dy, x, y, row * c + column); };
         each_row<2>(own, false, load, [&](i64, const Found &found) {
             W slope[V], value[V];
-            gradient_of(slope, found, y);
-            widen_all(value, found.x);
+            gradient_of(slope, value, found, mean, scale, shift);
             for (int k = 0; k < V; k++) {
                 all[k] += slope[k];
-                all[V + k] += slope[k] * (value[k] - mean[k]);
+                all[V + k] += slope[k] * value[k];
             }
         });
     }
@@ -100,10 +125,10 @@ batch_norm_gradient_join(const W *__restrict__ partial, W *__restrict__ joined, 
 // Of training. Weight and its gradients are null where there is none.
 extern "C" __global__ void __launch_bounds__(COLUMN_THREADS, 2)
 batch_norm_gradient(const T *__restrict__ dy, const T *__restrict__ x, const T *__restrict__ y, const P *__restrict__ mean_of,
-                    const P *__restrict__ inverse_of, const P *__restrict__ weight, const W *__restrict__ partial, i64 runs,
-                    T *__restrict__ dx, P *dweight, P *dbias, i64 rows, i64 c, i64 run) {
+                    const P *__restrict__ inverse_of, const P *__restrict__ weight, const P *__restrict__ bias,
+                    const W *__restrict__ partial, i64 runs, T *__restrict__ dx, P *dweight, P *dbias, i64 rows, i64 c, i64 run) {
     __shared__ W room[2 * V * COLUMN_THREADS / 2];
-    W all[2 * V], mean[V], average[V], tilt[V], scale[V];
+    W all[2 * V], mean[V], average[V], tilt[V], scale[V], shift[V] = {};
     join_runs(all, partial, runs, c, room);
     i64 column = strip_column();
     if (column >= c) return;
@@ -113,6 +138,9 @@ batch_norm_gradient(const T *__restrict__ dy, const T *__restrict__ x, const T *
         average[k] = all[k] / (W)rows;
         tilt[k] = all[V + k] * inverse * inverse / (W)rows;
         scale[k] = weight ? inverse * widen(weight[column + k]) : inverse;
+#if MASK == 2
+        shift[k] = widen(bias[column + k]);
+#endif
         if (dweight && blockIdx.y + threadIdx.y == 0) {
             dweight[column + k] = narrow<P>(all[V + k] * inverse);
             dbias[column + k] = narrow<P>(all[k]);
@@ -122,9 +150,8 @@ batch_norm_gradient(const T *__restrict__ dy, const T *__restrict__ x, const T *
     auto load = [&](i64 row) { return find(dy, x, y, row * c + column); };
     each_row<2>(own, true, load, [&](i64 row, const Found &found) {
         W slope[V], value[V];
-        gradient_of(slope, found, y);
-        widen_all(value, found.x);
-        for (int k = 0; k < V; k++) value[k] = (slope[k] - average[k] - (value[k] - mean[k]) * tilt[k]) * scale[k];
+        gradient_of(slope, value, found, mean, scale, shift);
+        for (int k = 0; k < V; k++) value[k] = (slope[k] - average[k] - value[k] * tilt[k]) * scale[k];
         store_narrow(dx + row * c + column, value);
     });
 }

@@ -1,6 +1,6 @@
 //! Batch normalisation on GPUs.
 
-use super::{BatchNormEval, BatchNormEvalGrad, BatchNormFold, BatchNormTrain, BatchNormTrainGrad, check};
+use super::{BatchNormEval, BatchNormEvalGrad, BatchNormFold, BatchNormTrain, BatchNormTrainGrad, Mask, check};
 use crate::Result;
 use crate::cuda::cut::{Columns, Module, aligned};
 use crate::cuda::kernel::Argument::{self, F64, I32, I64, Input, Null, Output, Workspace};
@@ -100,10 +100,19 @@ pub(super) fn train(
 
 pub(super) fn train_gradient(op: &BatchNormTrainGrad, inputs: &[Operand], gpu: &Gpu) -> Result<Box<dyn Kernel>> {
     let m = Matrix::new(gpu, &inputs[1])?;
-    let module = m.module(gpu, &GRADIENT, &inputs[1], inputs[2].meta.dtype);
-    let y = some(op.relu, if op.affine { 5 } else { 4 });
+    let mask = match op.relu {
+        Mask::None => 0,
+        Mask::Output => 1,
+        Mask::Bias => 2,
+    };
+    let module = m.module(gpu, &GRADIENT, &inputs[1], inputs[2].meta.dtype).with("MASK", mask);
+    let last = if op.affine { 5 } else { 4 };
+    let (y, bias) = (some(op.relu == Mask::Output, last), some(op.relu == Mask::Bias, last));
     let (rows, c) = (I64(m.rows), I64(m.c));
-    let sums = vec![Input(0), Input(1), y.clone(), Input(2), Workspace(0), rows.clone(), c.clone(), I64(m.run())];
+    let parameters = [Input(2), Input(3), some(op.affine, 4), bias];
+    let mut sums = vec![Input(0), Input(1), y.clone()];
+    sums.extend(parameters.clone());
+    sums.extend([Workspace(0), rows.clone(), c.clone(), I64(m.run())]);
     let mut launches = vec![module.launch("batch_norm_gradient_sums", m.cut.grid(), sums)?];
     let mut partial = [Workspace(0), I64(m.runs())];
     if m.joins_first() {
@@ -114,7 +123,8 @@ pub(super) fn train_gradient(op: &BatchNormTrainGrad, inputs: &[Operand], gpu: &
         partial = [joined, I64(1)];
     }
     let by = |i: usize| if op.affine { Output(i) } else { Null };
-    let mut arguments = vec![Input(0), Input(1), y, Input(2), Input(3), some(op.affine, 4)];
+    let mut arguments = vec![Input(0), Input(1), y];
+    arguments.extend(parameters);
     arguments.extend(partial);
     arguments.extend([Output(0), by(1), by(2), rows, c, I64(m.run())]);
     launches.push(module.launch("batch_norm_gradient", m.cut.grid(), arguments)?);

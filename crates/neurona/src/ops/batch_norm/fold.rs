@@ -4,7 +4,7 @@
 use super::super::Operation;
 use crate::Result;
 use crate::cpu::kernel::{Io, Kernel};
-use crate::cuda::Gpu;
+use crate::cuda::{Gpu, GpuKernel};
 use crate::graph::ir::Operand;
 use crate::graph::node::Metas;
 use crate::tensor::Meta;
@@ -30,12 +30,7 @@ impl Operation for BatchNormFold {
     fn cpu(&self, inputs: &[Operand], _outputs: &[Operand]) -> Result<Box<dyn Kernel>> {
         Ok(Box::new(Fold { op: self.clone(), channels: inputs[0].meta.shape.numel() }))
     }
-    fn cuda(
-        &self,
-        inputs: &[Operand],
-        _outputs: &[Operand],
-        gpu: &Gpu,
-    ) -> Result<Box<dyn crate::cuda::kernel::Kernel>> {
+    fn cuda(&self, inputs: &[Operand], _outputs: &[Operand], gpu: &Gpu) -> Result<GpuKernel> {
         super::cuda::fold(self, inputs, gpu)
     }
 }

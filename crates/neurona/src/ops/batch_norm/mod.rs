@@ -8,7 +8,7 @@ pub(crate) use fold::BatchNormFold;
 
 use super::{At, Op, Operation, Spatial, one};
 use crate::cpu::kernel::Kernel;
-use crate::cuda::Gpu;
+use crate::cuda::{Gpu, GpuKernel};
 use crate::graph::ir::Operand;
 use crate::graph::node::Metas;
 use crate::tensor::{DType, Meta, Number, Tensor};
@@ -29,12 +29,24 @@ pub(crate) struct BatchNormTrain {
     pub relu: bool,
 }
 
-/// Operands: dy, x, mean, inverse deviation; if affine weight; with relu y. Results: dx; if affine dweight, dbias.
+/// Operands: dy, x, mean, inverse deviation; if affine weight; with relu what it is known from. Results: dx; if affine
+/// dweight, dbias.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct BatchNormTrainGrad {
     pub affine: bool,
     /// Set by the lowering pass.
-    pub relu: bool,
+    pub relu: Mask,
+}
+
+/// How the gradient knows what a relu behind the normalisation let pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Mask {
+    /// There was no relu.
+    None,
+    /// From its result.
+    Output,
+    /// From x, normalised again: the operand is the bias. For GPUs, where reading the result costs more than that.
+    Bias,
 }
 
 /// By running statistics. Operands: x, running mean, running variance; if affine weight, bias.
@@ -115,7 +127,7 @@ impl Operation for BatchNormTrain {
         if self.affine {
             operands.push(&at.inputs[1]);
         }
-        let op = BatchNormTrainGrad { affine: self.affine, relu: false };
+        let op = BatchNormTrainGrad { affine: self.affine, relu: Mask::None };
         let mut gradients: Vec<_> = Tensor::apply_all(op, &operands)?.into_iter().map(Some).collect();
         gradients.resize(at.inputs.len(), None);
         Ok(gradients)
@@ -134,7 +146,7 @@ impl Operation for BatchNormTrain {
         let options = cpu::Training { eps: f64::from_bits(eps), relu, affine, track, cumulative };
         Ok(float_kernel!(x.dtype, T => cpu::TrainForward::<T>::new(rows, c, options)))
     }
-    fn cuda(&self, inputs: &[Operand], outputs: &[Operand], gpu: &Gpu) -> Result<Box<dyn crate::cuda::kernel::Kernel>> {
+    fn cuda(&self, inputs: &[Operand], outputs: &[Operand], gpu: &Gpu) -> Result<GpuKernel> {
         cuda::train(self, inputs, outputs, gpu)
     }
     fn with_relu(&self) -> Option<Op> {
@@ -147,7 +159,7 @@ impl Operation for BatchNormTrainGrad {
         "batch_norm_grad"
     }
     fn describe(&self) -> String {
-        format!("batch_norm_grad{}", if self.relu { "·relu" } else { "" })
+        format!("batch_norm_grad{}", if self.relu == Mask::None { "" } else { "·relu" })
     }
     fn outputs(&self, inputs: &[&Meta]) -> Result<Metas> {
         let mut metas: Metas = smallvec![inputs[1].clone()];
@@ -162,14 +174,11 @@ impl Operation for BatchNormTrainGrad {
     }
     fn cpu(&self, inputs: &[Operand], _outputs: &[Operand]) -> Result<Box<dyn Kernel>> {
         let (rows, c) = check(&inputs[1].meta, &[])?;
-        Ok(float_kernel!(inputs[1].meta.dtype, T => cpu::TrainBackward::<T>::new(rows, c, self.affine, self.relu)))
+        Ok(
+            float_kernel!(inputs[1].meta.dtype, T => cpu::TrainBackward::<T>::new(rows, c, self.affine, self.relu == Mask::Output)),
+        )
     }
-    fn cuda(
-        &self,
-        inputs: &[Operand],
-        _outputs: &[Operand],
-        gpu: &Gpu,
-    ) -> Result<Box<dyn crate::cuda::kernel::Kernel>> {
+    fn cuda(&self, inputs: &[Operand], _outputs: &[Operand], gpu: &Gpu) -> Result<GpuKernel> {
         cuda::train_gradient(self, inputs, gpu)
     }
 }
@@ -205,12 +214,7 @@ impl Operation for BatchNormEval {
         let eps = f64::from_bits(self.eps);
         Ok(float_kernel!(inputs[0].meta.dtype, T => cpu::EvalForward::<T>::new(rows, c, eps, self.relu, self.affine)))
     }
-    fn cuda(
-        &self,
-        inputs: &[Operand],
-        _outputs: &[Operand],
-        gpu: &Gpu,
-    ) -> Result<Box<dyn crate::cuda::kernel::Kernel>> {
+    fn cuda(&self, inputs: &[Operand], _outputs: &[Operand], gpu: &Gpu) -> Result<GpuKernel> {
         cuda::eval(self, inputs, gpu)
     }
     fn with_relu(&self) -> Option<Op> {
@@ -223,7 +227,7 @@ impl Operation for BatchNormEvalGrad {
         "batch_norm_eval_grad"
     }
     fn outputs(&self, inputs: &[&Meta]) -> Result<Metas> {
-        BatchNormTrainGrad { affine: self.affine, relu: false }.outputs(inputs)
+        BatchNormTrainGrad { affine: self.affine, relu: Mask::None }.outputs(inputs)
     }
     fn spatial(&self) -> Spatial {
         Spatial::of(&[0, 1], &[0])
@@ -233,12 +237,7 @@ impl Operation for BatchNormEvalGrad {
         let eps = f64::from_bits(self.eps);
         Ok(float_kernel!(inputs[1].meta.dtype, T => cpu::EvalBackward::<T>::new(rows, c, eps, self.affine, false)))
     }
-    fn cuda(
-        &self,
-        inputs: &[Operand],
-        _outputs: &[Operand],
-        gpu: &Gpu,
-    ) -> Result<Box<dyn crate::cuda::kernel::Kernel>> {
+    fn cuda(&self, inputs: &[Operand], _outputs: &[Operand], gpu: &Gpu) -> Result<GpuKernel> {
         cuda::eval_gradient(self, inputs, gpu)
     }
 }

@@ -18,7 +18,6 @@ use super::cpu::Geometry;
 use crate::cuda::Gpu;
 use crate::cuda::choice::{Candidate, choose};
 use crate::cuda::kernel::{Argument, Kernel};
-use crate::cuda::product::Units;
 use crate::graph::ir::Operand;
 use crate::tensor::DType;
 use crate::{Error, Result};
@@ -49,18 +48,10 @@ fn candidates(
     Ok(all)
 }
 
-/// A kernel for a special case, and the product that can do it as well where it runs on tensor cores: which of the two is
-/// faster depends on the shape.
-fn special(
-    kernel: Box<dyn Kernel>,
-    units: Units,
-    product: impl FnOnce() -> Result<Candidate>,
-) -> Result<Vec<Candidate>> {
-    let mut own = vec![Candidate { name: "own".into(), vendor: false, kernel }];
-    if units.tensor_cores {
-        own.push(product()?);
-    }
-    Ok(own)
+/// A kernel for a special case, and the product that can do it as well: which of the two is faster depends on the shape.
+/// A product shares a sum among blocks, which small batches gain from.
+fn special(kernel: Box<dyn Kernel>, product: impl FnOnce() -> Result<Candidate>) -> Result<Vec<Candidate>> {
+    Ok(vec![Candidate { name: "own direct".into(), kernel }, product()?])
 }
 
 /// Operands: images, filters, and those of the epilogue.

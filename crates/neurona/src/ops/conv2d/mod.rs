@@ -9,7 +9,7 @@ use super::pool::LARGEST;
 use super::{At, Op, Operation, Spatial, one};
 use crate::cpu::gemm::Activation;
 use crate::cpu::kernel::Kernel;
-use crate::cuda::Gpu;
+use crate::cuda::{Gpu, GpuKernel};
 use crate::graph::ir::Operand;
 use crate::graph::node::Metas;
 use crate::tensor::{DType, Meta, Tensor};
@@ -165,7 +165,7 @@ impl Operation for Conv2d {
             _ => Box::new(cpu::Forward::new(g, bias, self.scaled, self.activation)),
         })
     }
-    fn cuda(&self, inputs: &[Operand], outputs: &[Operand], gpu: &Gpu) -> Result<Box<dyn crate::cuda::kernel::Kernel>> {
+    fn cuda(&self, inputs: &[Operand], outputs: &[Operand], gpu: &Gpu) -> Result<GpuKernel> {
         let g = self.options.check(&inputs[0].meta, &inputs[1].meta).map_err(|p| Error::op("conv2d", p))?;
         let epilogue = cuda::Epilogue {
             bias: inputs.get(2).map(|bias| (2, bias.meta.dtype)),
@@ -198,7 +198,7 @@ impl Operation for Conv2dInputGrad {
             _ => Box::new(cpu::InputGrad::new(g)),
         })
     }
-    fn cuda(&self, inputs: &[Operand], outputs: &[Operand], gpu: &Gpu) -> Result<Box<dyn crate::cuda::kernel::Kernel>> {
+    fn cuda(&self, inputs: &[Operand], outputs: &[Operand], gpu: &Gpu) -> Result<GpuKernel> {
         let g = self.options.check(&outputs[0].meta, &inputs[1].meta).map_err(|p| Error::op(self.name(), p))?;
         cuda::input_grad(&g, inputs, outputs, gpu)
     }
@@ -229,7 +229,7 @@ impl Operation for Conv2dWeightGrad {
             _ => Box::new(cpu::WeightGrad::new(g, self.bias)),
         })
     }
-    fn cuda(&self, inputs: &[Operand], outputs: &[Operand], gpu: &Gpu) -> Result<Box<dyn crate::cuda::kernel::Kernel>> {
+    fn cuda(&self, inputs: &[Operand], outputs: &[Operand], gpu: &Gpu) -> Result<GpuKernel> {
         let g = self.options.check(&inputs[0].meta, &outputs[0].meta).map_err(|p| Error::op(self.name(), p))?;
         cuda::weight_grad(&g, inputs, outputs, self.bias, gpu)
     }

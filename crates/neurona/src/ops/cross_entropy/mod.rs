@@ -6,7 +6,7 @@ mod cuda;
 
 use super::{At, Operation, one};
 use crate::cpu::kernel::Kernel;
-use crate::cuda::Gpu;
+use crate::cuda::{Gpu, GpuKernel};
 use crate::graph::ir::Operand;
 use crate::graph::node::Metas;
 use crate::tensor::{DType, Meta, Shape, Tensor, here};
@@ -88,7 +88,7 @@ impl Operation for CrossEntropy {
         let x = &inputs[0].meta;
         Ok(float_kernel!(x.dtype, T => cpu::Forward::<T>::new(x.shape[0], x.shape[1], self.options())))
     }
-    fn cuda(&self, inputs: &[Operand], outputs: &[Operand], gpu: &Gpu) -> Result<Box<dyn crate::cuda::kernel::Kernel>> {
+    fn cuda(&self, inputs: &[Operand], outputs: &[Operand], gpu: &Gpu) -> Result<GpuKernel> {
         cuda::forward(self, inputs, outputs, gpu)
     }
 }
@@ -104,12 +104,7 @@ impl Operation for CrossEntropyGrad {
         let x = &inputs[0].meta;
         Ok(float_kernel!(x.dtype, T => cpu::Backward::<T>::new(x.shape[0], x.shape[1], self.of.options())))
     }
-    fn cuda(
-        &self,
-        inputs: &[Operand],
-        _outputs: &[Operand],
-        gpu: &Gpu,
-    ) -> Result<Box<dyn crate::cuda::kernel::Kernel>> {
+    fn cuda(&self, inputs: &[Operand], _outputs: &[Operand], gpu: &Gpu) -> Result<GpuKernel> {
         cuda::gradient(&self.of, inputs, gpu)
     }
 }

@@ -6,7 +6,7 @@ use super::{At, Operation, one};
 use crate::Result;
 use crate::cpu::kernel::{Io, Kernel, Plain, share};
 use crate::cpu::tasks::pieces;
-use crate::cuda::Gpu;
+use crate::cuda::{Gpu, GpuKernel};
 use crate::graph::ir::Operand;
 use crate::graph::node::Metas;
 use crate::tensor::{DType, Meta, Tensor};
@@ -40,12 +40,7 @@ impl Operation for CumSum {
             _ => Box::new(Scan::<f32> { outer, size, inner, reverse, element: PhantomData }),
         })
     }
-    fn cuda(
-        &self,
-        inputs: &[Operand],
-        _outputs: &[Operand],
-        gpu: &Gpu,
-    ) -> Result<Box<dyn crate::cuda::kernel::Kernel>> {
+    fn cuda(&self, inputs: &[Operand], _outputs: &[Operand], gpu: &Gpu) -> Result<GpuKernel> {
         cuda::kernel(self, &inputs[0].meta, gpu)
     }
 }

@@ -7,7 +7,7 @@ use super::movement::{Origin, places};
 use super::slice::resized;
 use super::{At, Operation, one};
 use crate::cpu::kernel::Kernel;
-use crate::cuda::Gpu;
+use crate::cuda::{Gpu, GpuKernel};
 use crate::graph::ir::Operand;
 use crate::graph::node::Metas;
 use crate::tensor::{DType, Device, Meta, Shape, Tensor, here, with_storage_type};
@@ -64,7 +64,7 @@ impl Operation for Gather {
         let sizes = cpu::Sizes::new(&x.shape, self.dim, y.shape[self.dim], self.lines);
         Ok(with_storage_type!(x.dtype, T => Box::new(cpu::Gather::<T>::new(sizes))))
     }
-    fn cuda(&self, inputs: &[Operand], outputs: &[Operand], gpu: &Gpu) -> Result<Box<dyn crate::cuda::kernel::Kernel>> {
+    fn cuda(&self, inputs: &[Operand], outputs: &[Operand], gpu: &Gpu) -> Result<GpuKernel> {
         let (x, y) = (&inputs[0].meta, &outputs[0].meta);
         let origin = if self.lines { Origin::Lines } else { Origin::Each };
         places(x.dtype, &x.shape, &y.shape, self.dim, origin, gpu)
@@ -90,7 +90,7 @@ impl Operation for ScatterAdd {
             _ => Box::new(cpu::ScatterAdd::<f32>::new(sizes)),
         })
     }
-    fn cuda(&self, inputs: &[Operand], outputs: &[Operand], gpu: &Gpu) -> Result<Box<dyn crate::cuda::kernel::Kernel>> {
+    fn cuda(&self, inputs: &[Operand], outputs: &[Operand], gpu: &Gpu) -> Result<GpuKernel> {
         let (dy, dx) = (&inputs[0].meta, &outputs[0].meta);
         cuda::scatter_add(dy.dtype, (&dy.shape, &dx.shape), self.dim, self.lines, gpu)
     }

@@ -6,7 +6,7 @@ mod cuda;
 
 use super::{At, Operation};
 use crate::cpu::kernel::Kernel;
-use crate::cuda::Gpu;
+use crate::cuda::{Gpu, GpuKernel};
 use crate::graph::ir::Operand;
 use crate::graph::node::Metas;
 use crate::tensor::{Meta, Shape, Tensor, here};
@@ -73,7 +73,7 @@ impl Operation for LayerNorm {
         let eps = f64::from_bits(self.eps);
         Ok(float_kernel!(inputs[0].meta.dtype, T => cpu::Forward::<T>::new(rows, n, eps, options)))
     }
-    fn cuda(&self, inputs: &[Operand], outputs: &[Operand], gpu: &Gpu) -> Result<Box<dyn crate::cuda::kernel::Kernel>> {
+    fn cuda(&self, inputs: &[Operand], outputs: &[Operand], gpu: &Gpu) -> Result<GpuKernel> {
         cuda::forward(self, inputs, outputs, gpu)
     }
 }
@@ -94,12 +94,7 @@ impl Operation for LayerNormGrad {
         let options = cpu::Options { weight: self.weight, bias: self.bias };
         Ok(float_kernel!(inputs[1].meta.dtype, T => cpu::Backward::<T>::new(rows, n, options)))
     }
-    fn cuda(
-        &self,
-        inputs: &[Operand],
-        _outputs: &[Operand],
-        gpu: &Gpu,
-    ) -> Result<Box<dyn crate::cuda::kernel::Kernel>> {
+    fn cuda(&self, inputs: &[Operand], _outputs: &[Operand], gpu: &Gpu) -> Result<GpuKernel> {
         cuda::gradient(self, inputs, gpu)
     }
 }

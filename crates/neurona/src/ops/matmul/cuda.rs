@@ -141,5 +141,5 @@ fn matmul(op: &MatMul, s: &Sizes, inputs: &[Operand], result: DType, units: Unit
         workspace: if parts > 1 { parts * elements * sum_bytes } else { 0 },
         flops: 2 * (elements * s.k) as u64,
     };
-    Ok(Candidate { name: tile.candidate(), vendor: false, kernel: Box::new(kernel) })
+    Ok(Candidate { name: tile.candidate(), kernel: Box::new(kernel) })
 }

@@ -69,7 +69,7 @@ pub(super) fn candidates(
     for tile in tiles.into_iter().filter(|_| result == dtype) {
         let kernel = Launches { launches: vec![whole(&product, tile, gpu)?], workspace: 0, flops: product.flops() };
         let name = format!("own hopper {}", tile.name());
-        candidates.push(Candidate { name, vendor: false, kernel: Box::new(kernel) });
+        candidates.push(Candidate { name, kernel: Box::new(kernel) });
     }
     // Long sums of few tiles leave multiprocessors without work, unless they share the steps.
     let few = m.div_ceil(128) * n.div_ceil(128) <= gpu.multiprocessors;
@@ -77,7 +77,7 @@ pub(super) fn candidates(
         for tile in [Tile::new(128, 128, 3, 2), Tile::new(128, 64, 4, 2)] {
             let tile = Tile { buffers: 0, ..tile };
             let name = format!("own hopper shares {}", tile.name());
-            candidates.push(Candidate { name, vendor: false, kernel: Box::new(shared(&product, tile, gpu)?) });
+            candidates.push(Candidate { name, kernel: Box::new(shared(&product, tile, gpu)?) });
         }
     }
     Ok(candidates)

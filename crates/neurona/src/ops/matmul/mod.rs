@@ -7,8 +7,8 @@ mod vendor;
 use super::{At, Op, Operation, one};
 use crate::cpu::gemm::{Activation, MatLayout, MatMul as Kernel32, MatMulReference};
 use crate::cpu::kernel::Kernel;
-use crate::cuda::Gpu;
 use crate::cuda::choice::choose;
+use crate::cuda::{Gpu, GpuKernel};
 use crate::graph::ir::Operand;
 use crate::graph::node::Metas;
 use crate::tensor::{DType, Meta, Shape, Tensor, here};
@@ -122,7 +122,7 @@ impl Operation for MatMul {
             _ => Box::new(Kernel32::new(s.batch, s.m, s.n, s.k, la, lb, bias, self.activation)),
         })
     }
-    fn cuda(&self, inputs: &[Operand], outputs: &[Operand], gpu: &Gpu) -> Result<Box<dyn crate::cuda::kernel::Kernel>> {
+    fn cuda(&self, inputs: &[Operand], outputs: &[Operand], gpu: &Gpu) -> Result<GpuKernel> {
         let sizes = self.sizes(&inputs[0].meta, &inputs[1].meta);
         let sizes = sizes.ok_or_else(|| Error::op("matmul", "the sizes were checked when it was made"))?;
         let mut candidates = hopper::candidates(self, &sizes, inputs, &outputs[0], gpu)?;

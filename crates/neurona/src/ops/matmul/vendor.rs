@@ -7,7 +7,7 @@ use crate::cuda::Gpu;
 use crate::cuda::choice::{Candidate, Kernels, kernels};
 use crate::cuda::kernel::{Argument, Slot};
 use crate::cuda::vendor::cublaslt::{CublasLt, MatrixProblem};
-use crate::cuda::vendor::kernel::{Operands, Plan, VendorStep};
+use crate::cuda::vendor::kernel::{self, Operands};
 use crate::cuda::vendor::{Limits, pack};
 use crate::graph::ir::Operand;
 use crate::tensor::{DType, Meta};
@@ -58,19 +58,5 @@ pub(super) fn candidates(
         Some(name) => cublas.plan(&problem, LIMITS, name)?.into_iter().collect(),
         None => cublas.plans(&problem, LIMITS)?,
     };
-    Ok(plans
-        .into_iter()
-        .map(|plan| Candidate {
-            name: plan.name().to_string(),
-            vendor: true,
-            kernel: Box::new(VendorStep {
-                before: before.clone(),
-                plan,
-                operands,
-                after: after.clone(),
-                workspace,
-                flops,
-            }),
-        })
-        .collect())
+    Ok(kernel::candidates(plans, operands, (before, after), workspace, flops))
 }

@@ -2,7 +2,7 @@
 
 use crate::Result;
 use crate::cuda::cut::vector;
-use crate::cuda::kernel::Argument::{Input, Output};
+use crate::cuda::kernel::Argument::{Input, Null, Output};
 use crate::cuda::kernel::{Grid, Kernel, Launches};
 use crate::cuda::{Gpu, Source};
 use crate::ops::pool::{self, Pool};
@@ -18,10 +18,11 @@ pub(super) fn forward(g: &Pool, dtype: DType, gpu: &Gpu) -> Result<Box<dyn Kerne
     Ok(Box::new(Launches { launches: vec![module.launch("max_pool2d", grid, arguments)?], workspace: 0, flops }))
 }
 
-pub(super) fn gradient(g: &Pool, dtype: DType, gpu: &Gpu) -> Result<Box<dyn Kernel>> {
+pub(super) fn gradient(g: &Pool, relu: bool, dtype: DType, gpu: &Gpu) -> Result<Box<dyn Kernel>> {
     let module = pool::module(g, dtype, gpu, &SOURCE);
     let grid = Grid::over(g.input_len() / vector(dtype, g.c));
-    let arguments = vec![Input(0), Input(1), Output(0), pool::images(g)];
-    let launches = vec![module.launch("max_pool2d_gradient", grid, arguments)?];
+    let result = if relu { Input(2) } else { Null };
+    let arguments = vec![Input(0), Input(1), result, Output(0), pool::images(g)];
+    let launches = vec![module.with("RELU", i32::from(relu)).launch("max_pool2d_gradient", grid, arguments)?];
     Ok(Box::new(Launches { launches, workspace: 0, flops: g.output_len() as u64 }))
 }

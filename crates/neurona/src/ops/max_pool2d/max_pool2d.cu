@@ -6,6 +6,11 @@
 #define ELEMENT float
 #endif
 
+// The input was a relu's: in the gradient only windows count whose greatest is above 0.
+#ifndef RELU
+#define RELU 0
+#endif
+
 typedef ELEMENT T;
 typedef Wide<T> W;
 
@@ -38,10 +43,14 @@ extern "C" __global__ void max_pool2d(const T *__restrict__ x, T *__restrict__ y
 struct Window {
     Group<T> slope;
     Group<u8> place;
+#if RELU
+    Group<T> greatest;
+#endif
 };
 
 // Every cell collects from the windows that cover it, so that no two threads write one cell.
-extern "C" __global__ void max_pool2d_gradient(const T *__restrict__ dy, const u8 *__restrict__ places, T *__restrict__ dx, Images g) {
+extern "C" __global__ void max_pool2d_gradient(const T *__restrict__ dy, const u8 *__restrict__ places, const T *__restrict__ y,
+                                               T *__restrict__ dx, Images g) {
     INDEX total = (INDEX)g.n * g.h * g.w * (g.c / V);
     for (INDEX i = first_element(); i < total; i += element_stride()) {
         Place at(i, g.h, g.w, g.c);
@@ -50,11 +59,21 @@ extern "C" __global__ void max_pool2d_gradient(const T *__restrict__ dy, const u
         W sum[V] = {};
         auto load = [&](int oy, int ox) {
             i64 from = offset(at.image, oy, ox, at.channel, g.oh, g.ow, g.c);
+#if RELU
+            return Window{load_group(dy + from), load_group(places + from), load_group(y + from)};
+#else
             return Window{load_group(dy + from), load_group(places + from)};
+#endif
         };
         auto add = [&](const Window &window, int oy, int ox, bool inside) {
             int here = (at.y + PADDING_DOWN - oy * STRIDE_DOWN) * WINDOW_WIDTH + at.x + PADDING_ACROSS - ox * STRIDE_ACROSS;
-            for (int k = 0; k < V; k++) sum[k] += inside && window.place.at[k] == here ? widen(window.slope.at[k]) : 0;
+            for (int k = 0; k < V; k++) {
+                bool counts = inside && window.place.at[k] == here;
+#if RELU
+                counts = counts && widen(window.greatest.at[k]) > 0;
+#endif
+                sum[k] += counts ? widen(window.slope.at[k]) : 0;
+            }
         };
         each_cell<REACH_DOWN, REACH_ACROSS>((at.y + PADDING_DOWN) / STRIDE_DOWN - REACH_DOWN + 1,
                                             (at.x + PADDING_ACROSS) / STRIDE_ACROSS - REACH_ACROSS + 1, ys, xs, g.oh, g.ow, load, add);

@@ -7,7 +7,7 @@ use super::pad::PadMode;
 use super::pool::{Pool, PoolOptions};
 use super::{At, Operation, Spatial, one};
 use crate::cpu::kernel::Kernel;
-use crate::cuda::Gpu;
+use crate::cuda::{Gpu, GpuKernel};
 use crate::graph::ir::Operand;
 use crate::graph::node::Metas;
 use crate::tensor::{DType, Meta, Tensor};
@@ -20,11 +20,13 @@ pub(crate) struct MaxPool2d {
     pub options: PoolOptions,
 }
 
-/// The gradient by the input, of the size given. Operands: dy, places.
+/// The gradient by the input, of the size given. Operands: dy, places; with relu the pool's result.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct MaxPool2dGrad {
     pub options: PoolOptions,
     pub size: [usize; 2],
+    /// Set by the lowering pass, for GPUs: only windows whose result is above 0 count, because their input was a relu's.
+    pub relu: bool,
 }
 
 impl Operation for MaxPool2d {
@@ -42,7 +44,7 @@ impl Operation for MaxPool2d {
     }
     fn gradient(&self, at: &At<'_>) -> Result<Vec<Option<Tensor>>> {
         let x = at.inputs[0].shape();
-        let op = MaxPool2dGrad { options: self.options, size: [x[2], x[3]] };
+        let op = MaxPool2dGrad { options: self.options, size: [x[2], x[3]], relu: false };
         Ok(vec![Some(Tensor::apply(op, &[&at.dy()?, &at.outputs[1]])?)])
     }
     fn spatial(&self) -> Spatial {
@@ -52,12 +54,7 @@ impl Operation for MaxPool2d {
         let g = self.options.check(&inputs[0].meta).map_err(|p| Error::op("max_pool2d", p))?;
         Ok(float_kernel!(inputs[0].meta.dtype, T => cpu::Forward::<T>::new(g)))
     }
-    fn cuda(
-        &self,
-        inputs: &[Operand],
-        _outputs: &[Operand],
-        gpu: &Gpu,
-    ) -> Result<Box<dyn crate::cuda::kernel::Kernel>> {
+    fn cuda(&self, inputs: &[Operand], _outputs: &[Operand], gpu: &Gpu) -> Result<GpuKernel> {
         let x = &inputs[0].meta;
         let g = self.options.check(x).map_err(|p| Error::op("max_pool2d", p))?;
         cuda::forward(&g, x.dtype, gpu)
@@ -73,21 +70,16 @@ impl Operation for MaxPool2dGrad {
         one(Meta::new([dy.shape[0], dy.shape[1], self.size[0], self.size[1]], dy.dtype))
     }
     fn spatial(&self) -> Spatial {
-        Spatial::of(&[0, 1], &[0])
+        Spatial::of(&[0, 1, 2], &[0])
     }
     fn cpu(&self, _inputs: &[Operand], outputs: &[Operand]) -> Result<Box<dyn Kernel>> {
         let g: Pool = self.options.check(&outputs[0].meta).map_err(|p| Error::op(self.name(), p))?;
         Ok(float_kernel!(outputs[0].meta.dtype, T => cpu::InputGrad::<T>::new(g)))
     }
-    fn cuda(
-        &self,
-        _inputs: &[Operand],
-        outputs: &[Operand],
-        gpu: &Gpu,
-    ) -> Result<Box<dyn crate::cuda::kernel::Kernel>> {
+    fn cuda(&self, _inputs: &[Operand], outputs: &[Operand], gpu: &Gpu) -> Result<GpuKernel> {
         let dx = &outputs[0].meta;
         let g = self.options.check(dx).map_err(|p| Error::op(self.name(), p))?;
-        cuda::gradient(&g, dx.dtype, gpu)
+        cuda::gradient(&g, self.relu, dx.dtype, gpu)
     }
 }
 

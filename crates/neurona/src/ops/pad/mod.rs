@@ -5,7 +5,7 @@ mod cuda;
 
 use super::{At, Operation, one};
 use crate::cpu::kernel::Kernel;
-use crate::cuda::Gpu;
+use crate::cuda::{Gpu, GpuKernel};
 use crate::graph::ir::Operand;
 use crate::graph::node::Metas;
 use crate::tensor::{DType, Meta, Number, Shape, Tensor, with_storage_type};
@@ -88,12 +88,7 @@ impl Operation for Pad {
         let frame = cpu::Frame::new(&x.shape, &self.margins, self.fill);
         Ok(with_storage_type!(x.dtype, T => Box::new(cpu::Pad::<T>::new(frame))))
     }
-    fn cuda(
-        &self,
-        inputs: &[Operand],
-        _outputs: &[Operand],
-        gpu: &Gpu,
-    ) -> Result<Box<dyn crate::cuda::kernel::Kernel>> {
+    fn cuda(&self, inputs: &[Operand], _outputs: &[Operand], gpu: &Gpu) -> Result<GpuKernel> {
         let x = &inputs[0].meta;
         cuda::pad(x.dtype, &x.shape, &self.margins, self.fill, gpu)
     }
@@ -115,7 +110,7 @@ impl Operation for PadGrad {
             _ => Box::new(cpu::PadGrad::<f32>::new(frame)),
         })
     }
-    fn cuda(&self, inputs: &[Operand], outputs: &[Operand], gpu: &Gpu) -> Result<Box<dyn crate::cuda::kernel::Kernel>> {
+    fn cuda(&self, inputs: &[Operand], outputs: &[Operand], gpu: &Gpu) -> Result<GpuKernel> {
         let (dy, dx) = (&inputs[0].meta, &outputs[0].meta);
         cuda::pad_grad(dy.dtype, (&dy.shape, &dx.shape), &self.margins, self.fill, gpu)
     }

@@ -4,7 +4,7 @@ pub(crate) mod cpu;
 
 use super::{At, Operation, movement, one};
 use crate::cpu::kernel::Kernel;
-use crate::cuda::Gpu;
+use crate::cuda::{Gpu, GpuKernel};
 use crate::graph::ir::Operand;
 use crate::graph::node::Metas;
 use crate::tensor::{Meta, Tensor, with_storage_type};
@@ -55,12 +55,7 @@ impl Operation for Permute {
         let x = &inputs[0].meta;
         Ok(with_storage_type!(x.dtype, T => Box::new(cpu::Strided::<T>::permute(&x.shape, &self.order))))
     }
-    fn cuda(
-        &self,
-        inputs: &[Operand],
-        _outputs: &[Operand],
-        gpu: &Gpu,
-    ) -> Result<Box<dyn crate::cuda::kernel::Kernel>> {
+    fn cuda(&self, inputs: &[Operand], _outputs: &[Operand], gpu: &Gpu) -> Result<GpuKernel> {
         let x = &inputs[0].meta;
         movement::Strided::permute(x.dtype.size(), &x.shape, &self.order).kernel(gpu)
     }

@@ -5,7 +5,7 @@ mod cuda;
 
 use super::{At, Operation, Spatial, one};
 use crate::cpu::kernel::Kernel;
-use crate::cuda::Gpu;
+use crate::cuda::{Gpu, GpuKernel};
 use crate::graph::ir::{Layout, Operand};
 use crate::graph::node::Metas;
 use crate::tensor::{DType, Meta, Shape, Tensor};
@@ -92,7 +92,7 @@ impl Operation for Reduce {
             _ => cpu::over::<f32, f32>(self.how, shape, &strides, &out, &self.reduced),
         })
     }
-    fn cuda(&self, inputs: &[Operand], outputs: &[Operand], gpu: &Gpu) -> Result<Box<dyn crate::cuda::kernel::Kernel>> {
+    fn cuda(&self, inputs: &[Operand], outputs: &[Operand], gpu: &Gpu) -> Result<GpuKernel> {
         cuda::reduce(self, &inputs[0], &outputs[0], gpu)
     }
 }
@@ -141,12 +141,7 @@ impl Operation for ArgReduce {
             _ => of!(f32),
         })
     }
-    fn cuda(
-        &self,
-        inputs: &[Operand],
-        _outputs: &[Operand],
-        gpu: &Gpu,
-    ) -> Result<Box<dyn crate::cuda::kernel::Kernel>> {
+    fn cuda(&self, inputs: &[Operand], _outputs: &[Operand], gpu: &Gpu) -> Result<GpuKernel> {
         cuda::arg_reduce(self, &inputs[0], gpu)
     }
 }

@@ -7,7 +7,7 @@ pub(super) use cpu::rows;
 use super::movement::{Origin, places};
 use super::{At, Operation, one};
 use crate::cpu::kernel::Kernel;
-use crate::cuda::Gpu;
+use crate::cuda::{Gpu, GpuKernel};
 use crate::graph::ir::Operand;
 use crate::graph::node::Metas;
 use crate::tensor::{DType, Meta, Number, Shape, Tensor, with_storage_type};
@@ -58,7 +58,7 @@ impl Operation for Slice {
         let part = cpu::Part::new(&x.shape, self.dim, self.length, self.step);
         Ok(with_storage_type!(x.dtype, T => Box::new(cpu::Take::<T>::new(part))))
     }
-    fn cuda(&self, inputs: &[Operand], outputs: &[Operand], gpu: &Gpu) -> Result<Box<dyn crate::cuda::kernel::Kernel>> {
+    fn cuda(&self, inputs: &[Operand], outputs: &[Operand], gpu: &Gpu) -> Result<GpuKernel> {
         let (x, y) = (&inputs[0].meta, &outputs[0].meta);
         places(x.dtype, &x.shape, &y.shape, self.dim, Origin::Slice { step: self.step }, gpu)
     }
@@ -83,7 +83,7 @@ impl Operation for Unslice {
         let part = cpu::Part::new(&x.shape, self.dim, dy.shape[self.dim], self.step);
         Ok(with_storage_type!(dy.dtype, T => Box::new(cpu::Put::<T>::new(part))))
     }
-    fn cuda(&self, inputs: &[Operand], outputs: &[Operand], gpu: &Gpu) -> Result<Box<dyn crate::cuda::kernel::Kernel>> {
+    fn cuda(&self, inputs: &[Operand], outputs: &[Operand], gpu: &Gpu) -> Result<GpuKernel> {
         let (dy, dx) = (&inputs[0].meta, &outputs[0].meta);
         places(dy.dtype, &dy.shape, &dx.shape, self.dim, Origin::Unslice { step: self.step }, gpu)
     }

@@ -5,7 +5,7 @@ mod cuda;
 
 use super::{At, Operation, one};
 use crate::cpu::kernel::Kernel;
-use crate::cuda::Gpu;
+use crate::cuda::{Gpu, GpuKernel};
 use crate::graph::ir::Operand;
 use crate::graph::node::Metas;
 use crate::tensor::{Meta, Tensor};
@@ -46,12 +46,7 @@ impl Operation for Softmax {
         let (rows, n) = rows(&inputs[0].meta);
         Ok(float_kernel!(inputs[0].meta.dtype, T => cpu::Forward::<T>::new(rows, n, self.kind)))
     }
-    fn cuda(
-        &self,
-        inputs: &[Operand],
-        _outputs: &[Operand],
-        gpu: &Gpu,
-    ) -> Result<Box<dyn crate::cuda::kernel::Kernel>> {
+    fn cuda(&self, inputs: &[Operand], _outputs: &[Operand], gpu: &Gpu) -> Result<GpuKernel> {
         cuda::kernel(self.kind, false, &inputs[0].meta, gpu)
     }
 }
@@ -67,12 +62,7 @@ impl Operation for SoftmaxGrad {
         let (rows, n) = rows(&inputs[0].meta);
         Ok(float_kernel!(inputs[0].meta.dtype, T => cpu::Backward::<T>::new(rows, n, self.kind)))
     }
-    fn cuda(
-        &self,
-        inputs: &[Operand],
-        _outputs: &[Operand],
-        gpu: &Gpu,
-    ) -> Result<Box<dyn crate::cuda::kernel::Kernel>> {
+    fn cuda(&self, inputs: &[Operand], _outputs: &[Operand], gpu: &Gpu) -> Result<GpuKernel> {
         cuda::kernel(self.kind, true, &inputs[0].meta, gpu)
     }
 }

@@ -30,11 +30,11 @@ pub(in crate::ops::conv2d) fn forward(
     gpu: &Gpu,
 ) -> Result<Vec<Candidate>> {
     if let Some(kernel) = depthwise::pass(g, false, image, weight, epilogue, gpu)? {
-        return Ok(vec![Candidate { name: "own".into(), vendor: false, kernel }]);
+        return Ok(vec![Candidate { name: "own".into(), kernel }]);
     }
     let pass = Pass { g, input_grad: false, image, weight, units: Units::of(gpu, image) };
     match direct::forward(g, image, weight, epilogue, gpu)? {
-        Some(kernel) => special(kernel, pass.units, || pass.candidate(epilogue, gpu)),
+        Some(kernel) => special(kernel, || pass.candidate(epilogue, gpu)),
         None => Ok(vec![pass.candidate(epilogue, gpu)?]),
     }
 }
@@ -48,11 +48,11 @@ pub(in crate::ops::conv2d) fn input_grad(
 ) -> Result<Vec<Candidate>> {
     let none = Epilogue { bias: None, scale: None, relu: false };
     if let Some(kernel) = depthwise::pass(g, true, image, weight, &none, gpu)? {
-        return Ok(vec![Candidate { name: "own".into(), vendor: false, kernel }]);
+        return Ok(vec![Candidate { name: "own".into(), kernel }]);
     }
     let pass = Pass { g, input_grad: true, image, weight, units: Units::of(gpu, image) };
     match direct::input_grad(g, image, weight, gpu)? {
-        Some(kernel) => special(kernel, pass.units, || pass.candidate(&none, gpu)),
+        Some(kernel) => special(kernel, || pass.candidate(&none, gpu)),
         None => Ok(vec![pass.candidate(&none, gpu)?]),
     }
 }
@@ -198,6 +198,6 @@ impl Pass<'_> {
             });
         }
         let kernel = Launches { launches, workspace: workspace.bytes, flops: g.flops() };
-        Ok(Candidate { name: tile.candidate(), vendor: false, kernel: Box::new(kernel) })
+        Ok(Candidate { name: tile.candidate(), kernel: Box::new(kernel) })
     }
 }

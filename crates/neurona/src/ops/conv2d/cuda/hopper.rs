@@ -33,8 +33,8 @@ pub(super) fn applies(g: &Geometry, dtype: DType, gpu: &Gpu) -> bool {
     gpu.is_hopper()
         && matches!(dtype, DType::F16 | DType::BF16)
         && g.groups == 1
-        && g.c % 8 == 0
-        && g.k % 8 == 0
+        && g.c.is_multiple_of(8)
+        && g.k.is_multiple_of(8)
         && (1..1 << 30).contains(&pixels)
         && reach.iter().all(|reach| *reach < 256)
         && parts(&[parts::forward(g)], images)
@@ -72,7 +72,7 @@ fn convolutions(g: &Geometry, job: Job<'_>, weight: DType) -> Result<Vec<Candida
     let mut add = |name: String, launches: Vec<Launch>| {
         let launches = [vec![pack.clone()], launches].concat();
         let kernel = Box::new(Launches { launches, workspace: 2 * g.k * g.c * g.r * g.s, flops: g.flops() });
-        candidates.push(Candidate { name, vendor: false, kernel });
+        candidates.push(Candidate { name, kernel });
     };
     let chunk = chunk(channels);
     if let [part] = job.parts {

@@ -129,5 +129,5 @@ fn weights(
     }
     let name = format!("own hopper {}{}", if slab { "slab " } else { "" }, tile.name());
     let kernel = Box::new(Launches { launches, workspace: workspace.bytes, flops: g.flops() });
-    Ok(Some(Candidate { name, vendor: false, kernel }))
+    Ok(Some(Candidate { name, kernel }))
 }

@@ -7,7 +7,7 @@ use crate::cuda::Gpu;
 use crate::cuda::choice::{Candidate, Kernels, kernels};
 use crate::cuda::kernel::{Argument, Launch, Slot};
 use crate::cuda::vendor::cudnn::{ConvolutionProblem, Cudnn, Direction};
-use crate::cuda::vendor::kernel::{Operands, Plan, VendorStep};
+use crate::cuda::vendor::kernel::{self, Operands};
 use crate::cuda::vendor::{Limits, pack};
 use crate::ops::conv2d::cpu::Geometry;
 use crate::tensor::DType;
@@ -32,26 +32,11 @@ fn candidates(
     workspace: usize,
     name: Option<&str>,
 ) -> Result<Vec<Candidate>> {
-    let (before, after) = around;
     let plans = match name {
         Some(name) => cudnn.plan(problem, name)?.into_iter().collect(),
         None => cudnn.plans(problem, LIMITS)?,
     };
-    Ok(plans
-        .into_iter()
-        .map(|plan| Candidate {
-            name: plan.name().to_string(),
-            vendor: true,
-            kernel: Box::new(VendorStep {
-                before: before.clone(),
-                plan,
-                operands,
-                after: after.clone(),
-                workspace,
-                flops: problem.geometry.flops(),
-            }),
-        })
-        .collect())
+    Ok(kernel::candidates(plans, operands, around, workspace, problem.geometry.flops()))
 }
 
 fn slot(argument: &Argument) -> Slot {

@@ -23,11 +23,11 @@ pub(in crate::ops::conv2d) fn weight_grad(
     gpu: &Gpu,
 ) -> Result<Vec<Candidate>> {
     if let Some(kernel) = depthwise::weight_grad(g, image, out, bias, gpu)? {
-        return Ok(vec![Candidate { name: "own".into(), vendor: false, kernel }]);
+        return Ok(vec![Candidate { name: "own".into(), kernel }]);
     }
     let units = Units::of(gpu, image);
     match direct::weight_grad(g, image, out, bias, gpu)? {
-        Some(kernel) => special(kernel, units, || product(g, image, out, bias, units, gpu)),
+        Some(kernel) => special(kernel, || product(g, image, out, bias, units, gpu)),
         None => Ok(vec![product(g, image, out, bias, units, gpu)?]),
     }
 }
@@ -66,7 +66,7 @@ fn product(g: &Geometry, image: DType, out: DType, bias: bool, units: Units, gpu
         finish(g, image, out, bias, parts, sums, bias_sums, gpu)?,
     ];
     let kernel = Launches { launches, workspace: workspace.bytes, flops: g.flops() };
-    Ok(Candidate { name: tile.candidate(), vendor: false, kernel: Box::new(kernel) })
+    Ok(Candidate { name: tile.candidate(), kernel: Box::new(kernel) })
 }
 
 /// Adds the parts in their order and writes the results.

@@ -288,7 +288,7 @@ fn plan<'a>(g: &'a Geometry, input_grad: bool, types: &[DType]) -> Option<Plan<'
 }
 
 fn candidate(name: &str, launches: Launches) -> Candidate {
-    Candidate { name: name.into(), vendor: false, kernel: Box::new(launches) }
+    Candidate { name: name.into(), kernel: Box::new(launches) }
 }
 
 /// Forward and the gradient by the input: in large chunks, and in small ones where they may be faster.
