@@ -54,6 +54,18 @@ impl Function {
         Function { handle, name: name.into() }
     }
 
+    /// Blocks of this shape that one multiprocessor holds at once.
+    pub fn occupancy(&self, threads: u32, shared: u32) -> Result<usize> {
+        self.allow(shared)?;
+        let mut blocks = 0;
+        // SAFETY: writes one number.
+        let code = unsafe {
+            sys::cuOccupancyMaxActiveBlocksPerMultiprocessor(&mut blocks, self.handle, threads as i32, shared as usize)
+        };
+        check(code, || format!("ask for the occupancy of {}", self.name))?;
+        Ok(blocks as usize)
+    }
+
     /// More shared memory than every GPU has must be asked for.
     fn allow(&self, shared: u32) -> Result<()> {
         if shared <= 48 << 10 {

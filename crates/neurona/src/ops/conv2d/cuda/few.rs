@@ -196,7 +196,7 @@ impl Windows {
 
 fn candidate(launches: Vec<Launch>, workspace: usize, g: &Geometry) -> Option<Candidate> {
     let kernel = Box::new(Launches { launches, workspace, flops: g.flops() });
-    Some(Candidate { name: "own few channels".into(), vendor: false, kernel })
+    Some(Candidate { name: "own few channels".into(), kernel })
 }
 
 fn suits(g: &Geometry, image: DType, gpu: &Gpu) -> bool {
