@@ -102,7 +102,10 @@ impl Runner {
         let gpu = self.gpu;
         let actual: Vec<Arc<Storage>> =
             resident.movers.iter().map(|mover| mover.storage(trace, kept, gpu)).collect::<Result<_>>()?;
-        let moved = resident.bind(plan, &actual, arena, gpu).map_err(|e| advise(e, plan, trace))?;
+        // A graph of other addresses must not be replayed, also when this run does without one.
+        if resident.bind(plan, &actual, arena, gpu).map_err(|e| advise(e, plan, trace))? {
+            resident.graph = None;
+        }
         let guard = gpu.stream()?;
         let stream = *guard;
         if let Some(block) = &resident.numbers {
@@ -113,17 +116,17 @@ impl Runner {
                 gpu.copy(storage.address(), fixed.address(), mover.bytes, stream)?;
             }
         }
+        let table = &resident.table;
+        let launches = || (0..plan.steps.len()).try_for_each(|step| launch(plan, table, step, stream));
         if !debug::settings().quiet() {
-            examine(plan, &resident.table, gpu, stream)?;
+            examine(plan, table, gpu, stream)?;
         } else if resident.runs == 0 || resident.captures >= CAPTURES {
-            plan.steps.iter().enumerate().try_for_each(|(i, _)| launch(plan, &resident.table, i, stream))?;
+            launches()?;
         } else {
-            if moved || resident.graph.is_none() {
+            if resident.graph.is_none() {
                 resident.captures += 1;
                 self.captured += 1;
-                let table = &resident.table;
-                let capture = || plan.steps.iter().enumerate().try_for_each(|(i, _)| launch(plan, table, i, stream));
-                resident.graph = Some(Graph::capture(stream, capture)?);
+                resident.graph = Some(Graph::capture(stream, launches)?);
             }
             if let Some(graph) = &resident.graph {
                 graph.launch(stream)?;
