@@ -65,6 +65,8 @@ enum class NodeKind : unsigned { kernel = 0, copy = 1, fill = 2, host = 3, empty
 struct CUgraphNode_st {
     NodeKind kind;
     std::function<void()> run;
+    // The nodes of the same graph that must have run before.
+    std::vector<CUgraphNode> after;
 };
 
 struct CUgraph_st {

@@ -37,6 +37,8 @@ int cuEventRecord(void *, void *);
 int cuEventSynchronize(void *);
 int cuStreamBeginCapture_v2(void *, int);
 int cuStreamEndCapture(void *, void **);
+int cuStreamGetCaptureInfo_v3(void *, int *, unsigned long long *, void **, void *const **, const void **, size_t *);
+int cuStreamUpdateCaptureDependencies_v2(void *, void **, const void *, size_t, unsigned);
 int cuGraphInstantiateWithFlags(void **, void *, unsigned long long);
 int cuGraphLaunch(void *, void *);
 int nvrtcCreateProgram(void **, const char *, const char *, int, const char *const *, const char *const *);
@@ -220,6 +222,25 @@ void graphs() {
     cuEventRecord(event, other);
     cuStreamWaitEvent(stream, event, 0);
     expect(cuStreamEndCapture(stream, &graph), 0, "the end of a capture with two streams");
+
+    // Two fills of the same bytes: with an edge the second one stays, without it the one captured last may run first.
+    for (bool waits : {true, false}) {
+        cuStreamBeginCapture_v2(stream, 2);
+        cuMemsetD8Async(x, 1, 8, stream);
+        int status;
+        void *const *nodes;
+        size_t count;
+        expect(cuStreamGetCaptureInfo_v3(stream, &status, nullptr, nullptr, &nodes, nullptr, &count), 0, "cuStreamGetCaptureInfo");
+        check(count == 1, "a fill is one node");
+        std::vector<void *> first(nodes, nodes + count);
+        expect(cuStreamUpdateCaptureDependencies_v2(stream, first.data(), nullptr, waits, 1), 0, "cuStreamUpdateCaptureDependencies");
+        cuMemsetD8Async(x, 2, 8, stream);
+        expect(cuStreamEndCapture(stream, &graph), 0, "the end of a capture with a branch");
+        expect(cuGraphInstantiateWithFlags(&ready, graph, 0), 0, "cuGraphInstantiate");
+        cuGraphLaunch(ready, stream);
+        cuStreamSynchronize(stream);
+        check(download<unsigned char>(x, 1)[0] == (waits ? 2 : 1), "a replay keeps to the edges and to nothing else");
+    }
 }
 
 // Two streams: with the wait the data arrives in time; without it, late streams must show that it may not.

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <set>
 
 using namespace emulator;
 
@@ -27,6 +28,8 @@ struct Capture {
     bool valid;
     CUgraph graph;
     std::map<CUstream, Progress> streams;
+    // For each stream what its next operation must wait for.
+    std::map<CUstream, std::vector<CUgraphNode>> ends;
 };
 std::vector<std::shared_ptr<Capture>> captures;
 unsigned long long next_capture = 1;
@@ -56,6 +59,7 @@ struct CUevent_st {
     std::shared_ptr<Mark> mark;
     std::shared_ptr<Capture> capture;
     Progress progress;
+    std::vector<CUgraphNode> ends;
 };
 
 namespace {
@@ -130,7 +134,9 @@ CUresult submit(CUstream stream, NodeKind kind, std::function<void()> work) {
         return CUDA_SUCCESS;
     }
     if (!capture->valid) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-    capture->graph->nodes.push_back(std::make_shared<CUgraphNode_st>(CUgraphNode_st{kind, std::move(work)}));
+    auto &ends = capture->ends[stream];
+    capture->graph->nodes.push_back(std::make_shared<CUgraphNode_st>(CUgraphNode_st{kind, std::move(work), ends}));
+    ends = {capture->graph->nodes.back().get()};
     ++capture->streams[stream][stream];
     return CUDA_SUCCESS;
 }
@@ -228,7 +234,7 @@ EXPORT CUresult cuLaunchHostFunc(CUstream stream, void (*function)(void *), void
 
 EXPORT CUresult cuEventCreate(CUevent *event, unsigned flags) {
     NEED_CONTEXT;
-    *event = new CUevent_st{flags, nullptr, nullptr, {}};
+    *event = new CUevent_st{flags, nullptr, nullptr, {}, {}};
     events.push_back(*event);
     return CUDA_SUCCESS;
 }
@@ -249,6 +255,7 @@ EXPORT CUresult cuEventRecord(CUevent event, CUstream stream) {
         if (!capture->valid) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
         event->capture = stream->capture;
         event->progress = capture->streams[stream];
+        event->ends = capture->ends[stream];
         return CUDA_SUCCESS;
     }
     if (is_default(stream) && legacy_stream_would_join()) return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
@@ -299,6 +306,13 @@ EXPORT CUresult cuEventElapsedTime(float *milliseconds, CUevent start, CUevent e
     return cuEventElapsedTime_v2(milliseconds, start, end);
 }
 
+namespace {
+void join(std::vector<CUgraphNode> &nodes, const std::vector<CUgraphNode> &others) {
+    for (CUgraphNode other : others)
+        if (std::find(nodes.begin(), nodes.end(), other) == nodes.end()) nodes.push_back(other);
+}
+}  // namespace
+
 EXPORT CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned) {
     NEED_CONTEXT;
     if (!known(stream) || !known(event)) return CUDA_ERROR_INVALID_HANDLE;
@@ -321,6 +335,7 @@ EXPORT CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned) {
         unsigned &reached = stream->capture->streams[stream][other];
         reached = std::max(reached, count);
     }
+    join(stream->capture->ends[stream], event->ends);
     return CUDA_SUCCESS;
 }
 
@@ -331,7 +346,7 @@ EXPORT CUresult cuStreamBeginCapture_v2(CUstream stream, int mode) {
     if (is_default(stream)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     if (stream->capture) return CUDA_ERROR_INVALID_VALUE;
     auto capture = std::make_shared<Capture>();
-    *capture = {next_capture++, (Mode)mode, std::this_thread::get_id(), stream, true, new CUgraph_st, {}};
+    *capture = {next_capture++, (Mode)mode, std::this_thread::get_id(), stream, true, new CUgraph_st, {}, {}};
     capture->streams[stream] = {};
     stream->capture = capture;
     captures.push_back(capture);
@@ -373,8 +388,36 @@ EXPORT CUresult cuStreamGetCaptureInfo_v2(CUstream stream, int *status, uint64_t
     Capture *capture = capture_of(stream);
     if (id) *id = capture ? capture->id : 0;
     if (graph) *graph = capture ? capture->graph : nullptr;
-    if (dependencies) *dependencies = nullptr;
-    if (count) *count = 0;
+    static const std::vector<CUgraphNode> none;
+    const auto &ends = capture ? capture->ends[stream] : none;
+    if (dependencies) *dependencies = ends.data();
+    if (count) *count = ends.size();
+    return CUDA_SUCCESS;
+}
+EXPORT CUresult cuStreamGetCaptureInfo_v3(CUstream stream, int *status, uint64_t *id, CUgraph *graph, const CUgraphNode **dependencies,
+                                          const void **edges, size_t *count) {
+    if (edges) *edges = nullptr;
+    return cuStreamGetCaptureInfo_v2(stream, status, id, graph, dependencies, count);
+}
+
+EXPORT CUresult cuStreamUpdateCaptureDependencies_v2(CUstream stream, CUgraphNode *dependencies, const void *edges, size_t count,
+                                                     unsigned flags) {
+    NEED_CONTEXT;
+    if (!known(stream)) return CUDA_ERROR_INVALID_HANDLE;
+    Capture *capture = capture_of(stream);
+    if (!capture) return CUDA_ERROR_INVALID_VALUE;
+    if (!capture->valid) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+    constexpr unsigned instead = 1;
+    if (flags > instead || edges || (count && !dependencies)) return CUDA_ERROR_INVALID_VALUE;
+    std::vector<CUgraphNode> asked(dependencies, dependencies + count);
+    auto of_this_capture = [&](CUgraphNode node) {
+        auto &nodes = capture->graph->nodes;
+        return std::any_of(nodes.begin(), nodes.end(), [&](auto &other) { return other.get() == node; });
+    };
+    if (!std::all_of(asked.begin(), asked.end(), of_this_capture)) return CUDA_ERROR_INVALID_VALUE;
+    auto &ends = capture->ends[stream];
+    if (flags == instead) ends.clear();
+    join(ends, asked);
     return CUDA_SUCCESS;
 }
 
@@ -390,10 +433,36 @@ EXPORT CUresult cuGraphCreate(CUgraph *graph, unsigned flags) {
     return *graph = new CUgraph_st, CUDA_SUCCESS;
 }
 
+namespace {
+// Of the nodes that may run the one captured last goes first: an order as far from the captured one as the edges allow, so
+// that a missing edge shows in the results.
+std::vector<std::shared_ptr<CUgraphNode_st>> latest_first(const std::vector<std::shared_ptr<CUgraphNode_st>> &nodes) {
+    std::map<CUgraphNode, size_t> place;
+    for (size_t i = 0; i < nodes.size(); ++i) place[nodes[i].get()] = i;
+    std::vector<size_t> waits(nodes.size());
+    std::vector<std::vector<size_t>> next(nodes.size());
+    std::set<size_t> ready;
+    for (size_t i = 0; i < nodes.size(); ++i) {
+        waits[i] = nodes[i]->after.size();
+        for (CUgraphNode before : nodes[i]->after) next[place.at(before)].push_back(i);
+        if (!waits[i]) ready.insert(i);
+    }
+    std::vector<std::shared_ptr<CUgraphNode_st>> order;
+    while (!ready.empty()) {
+        size_t last = *ready.rbegin();
+        ready.erase(last);
+        order.push_back(nodes[last]);
+        for (size_t i : next[last])
+            if (!--waits[i]) ready.insert(i);
+    }
+    return order;
+}
+}  // namespace
+
 EXPORT CUresult cuGraphInstantiateWithFlags(CUgraphExec *executable, CUgraph graph, unsigned long long) {
     NEED_CONTEXT;
     if (!graph) return CUDA_ERROR_INVALID_VALUE;
-    return *executable = new CUgraphExec_st{graph->nodes}, CUDA_SUCCESS;
+    return *executable = new CUgraphExec_st{latest_first(graph->nodes)}, CUDA_SUCCESS;
 }
 EXPORT CUresult cuGraphInstantiate_v2(CUgraphExec *executable, CUgraph graph, CUgraphNode *, char *, size_t) {
     return cuGraphInstantiateWithFlags(executable, graph, 0);

@@ -147,7 +147,7 @@ fn replay(kernel: &dyn Kernel, io: &Io<'_>, gpu: &Gpu) -> Result<f64> {
     for _ in 0..3 {
         kernel.launch(io, *stream)?;
     }
-    let graph = Graph::capture(*stream, || (0..LAUNCHES).try_for_each(|_| kernel.launch(io, *stream)))?;
+    let graph = Graph::capture(*stream, |_| (0..LAUNCHES).try_for_each(|_| kernel.launch(io, *stream)))?;
     let (start, end) = (Event::timed()?, Event::timed()?);
     let mut times = Vec::with_capacity(REPLAYS);
     for _ in 0..REPLAYS {

@@ -1,6 +1,6 @@
 //! A list of launches that the driver has taken down as one graph: replaying it is one call.
 
-use super::driver::check;
+use super::driver::{self, check};
 use super::gpu::Stream;
 use crate::Result;
 use cudarc::driver::sys;
@@ -13,15 +13,66 @@ unsafe impl Send for Graph {}
 // SAFETY: as above.
 unsafe impl Sync for Graph {}
 
+/// A stream that takes work down instead of running it.
+pub(super) struct Capture {
+    stream: Stream,
+    /// For each part taken down so far what must have ended for it to have ended.
+    ends: Vec<Vec<sys::CUgraphNode>>,
+}
+
+impl Capture {
+    /// Takes down what `work` adds to the stream, to run after these of the parts taken down before, and after nothing
+    /// else. Drivers before CUDA 12.3 run it after all of them.
+    pub fn part(&mut self, after: &[usize], work: impl FnOnce() -> Result<()>) -> Result<()> {
+        let what = || "capture a part of a plan".to_string();
+        if driver::version() < Some((12, 3)) {
+            return work();
+        }
+        let mut after: Vec<sys::CUgraphNode> = after.iter().flat_map(|part| self.ends[*part].iter().copied()).collect();
+        let instead = sys::CUstreamUpdateCaptureDependencies_flags::CU_STREAM_SET_CAPTURE_DEPENDENCIES as u32;
+        // SAFETY: the stream is being captured, and the nodes are of this capture; their edges are plain ones.
+        let set = unsafe {
+            let (nodes, edges) = (after.as_mut_ptr(), std::ptr::null());
+            sys::cuStreamUpdateCaptureDependencies_v2(self.stream.0, nodes, edges, after.len(), instead)
+        };
+        check(set, what)?;
+        work()?;
+        let mut status = sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
+        let (mut nodes, mut count) = (std::ptr::null(), 0);
+        let no = std::ptr::null_mut;
+        // SAFETY: writes a status, a count and the address of an array of the driver's that lives until the next call.
+        // The edges are not asked for: a library's own are within its part.
+        let asked = unsafe {
+            sys::cuStreamGetCaptureInfo_v3(
+                self.stream.0,
+                &mut status,
+                no(),
+                no().cast(),
+                &mut nodes,
+                no().cast(),
+                &mut count,
+            )
+        };
+        check(asked, what)?;
+        let ends = match count {
+            0 => Vec::new(),
+            // SAFETY: as above.
+            _ => unsafe { std::slice::from_raw_parts(nodes, count) }.to_vec(),
+        };
+        self.ends.push(ends);
+        Ok(())
+    }
+}
+
 impl Graph {
-    /// Takes down what `work` adds to the stream, without running it.
-    pub fn capture(stream: Stream, work: impl FnOnce() -> Result<()>) -> Result<Graph> {
+    /// Takes down what `work` adds, without running it.
+    pub fn capture(stream: Stream, work: impl FnOnce(&mut Capture) -> Result<()>) -> Result<Graph> {
         let what = || "capture a plan".to_string();
         // Other threads may go on allocating; this thread's own calls are known to be harmless.
         let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
         // SAFETY: the stream is alive and the caller holds its lock.
         check(unsafe { sys::cuStreamBeginCapture_v2(stream.0, mode) }, what)?;
-        let outcome = work();
+        let outcome = work(&mut Capture { stream, ends: Vec::new() });
         let mut graph = std::ptr::null_mut();
         // SAFETY: ends the capture begun above, also when the work has failed; writes one handle.
         let ended = check(unsafe { sys::cuStreamEndCapture(stream.0, &mut graph) }, what);

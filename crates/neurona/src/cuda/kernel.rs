@@ -18,13 +18,27 @@ pub(crate) trait Kernel: Send + Sync {
         0
     }
 
+    /// Its work in order. Parts that touch different memory may run side by side, also with those of other steps.
+    fn parts(&self) -> Vec<&dyn Work>;
+
     /// Adds the step's work to the stream.
-    fn launch(&self, io: &Io<'_>, stream: Stream) -> Result<()>;
+    fn launch(&self, io: &Io<'_>, stream: Stream) -> Result<()> {
+        self.parts().into_iter().try_for_each(|part| part.add(io, stream))
+    }
 
     /// Arithmetic of one run, for the debug table (multiply and add count as two).
     fn flops(&self) -> u64 {
         0
     }
+}
+
+/// A part of a step that the driver takes in one go.
+pub(crate) trait Work {
+    /// Adds it to the stream.
+    fn add(&self, io: &Io<'_>, stream: Stream) -> Result<()>;
+
+    /// Which memory it reads and writes, by the names of the step.
+    fn touches(&self) -> Vec<Slot>;
 }
 
 /// The device addresses of one run of a kernel.
@@ -140,6 +154,18 @@ pub(crate) enum Argument {
 }
 
 impl Argument {
+    /// The addresses in it.
+    fn slots(&self) -> Vec<Slot> {
+        match self {
+            Argument::Input(i) => vec![Slot::Input(*i)],
+            Argument::Output(i) => vec![Slot::Output(*i)],
+            Argument::Workspace(offset) => vec![Slot::Workspace(*offset)],
+            Argument::Addresses(slots) => slots.clone(),
+            Argument::Map(slot, _) => vec![*slot],
+            Argument::Null | Argument::I32(_) | Argument::I64(_) | Argument::F64(_) | Argument::Bytes(_) => Vec::new(),
+        }
+    }
+
     /// Its bytes as the kernel sees them.
     fn write(&self, io: &Io<'_>, to: &mut Vec<u8>) -> Result<()> {
         let address = |slot: Slot| slot.address(io).to_ne_bytes();
@@ -170,9 +196,12 @@ pub(crate) struct Launch {
 /// The driver takes no more than this for all arguments of a kernel.
 pub(crate) const ARGUMENT_BYTES: usize = 4096;
 
-impl Launch {
-    /// Adds it to the stream.
-    pub fn launch(&self, io: &Io<'_>, stream: Stream) -> Result<()> {
+impl Work for Launch {
+    fn touches(&self) -> Vec<Slot> {
+        self.arguments.iter().flat_map(Argument::slots).collect()
+    }
+
+    fn add(&self, io: &Io<'_>, stream: Stream) -> Result<()> {
         // Each argument in 64-byte aligned room of its own: structs want at most that.
         let mut room: Vec<u8> = Vec::with_capacity(self.arguments.len() * 64);
         let mut starts = Vec::with_capacity(self.arguments.len());
@@ -212,8 +241,8 @@ impl Kernel for Launches {
     fn workspace(&self) -> usize {
         self.workspace
     }
-    fn launch(&self, io: &Io<'_>, stream: Stream) -> Result<()> {
-        self.launches.iter().try_for_each(|launch| launch.launch(io, stream))
+    fn parts(&self) -> Vec<&dyn Work> {
+        self.launches.iter().map(|launch| launch as &dyn Work).collect()
     }
     fn flops(&self) -> u64 {
         self.flops

@@ -13,6 +13,7 @@ pub(crate) mod hopper;
 pub(crate) mod index;
 pub(crate) mod kernel;
 pub(crate) mod memory;
+mod order;
 pub(crate) mod product;
 mod report;
 pub(crate) mod runner;

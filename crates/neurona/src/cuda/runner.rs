@@ -1,19 +1,23 @@
 //! Runs plans on a GPU. The first run launches kernel by kernel; when the same plan comes again its launches are
 //! captured as one graph, which is replayed from then on.
 //!
+//! In the graph a part waits only for those that it shares memory with (see [`super::order`]): what does not fill the GPU
+//! runs beside what needs it not.
+//!
 //! A graph has its addresses built in. Those of parameters and of the arena stay; inputs and results that come at
 //! other addresses from run to run get a fixed place of their own in device memory, and are copied there or from there.
 
-use super::capture::Graph;
+use super::capture::{Capture, Graph};
 use super::gpu::{Gpu, Stream};
-use super::kernel::Io;
+use super::kernel::{Io, Slot, Work};
 use super::memory::Block;
+use super::order::{Touched, order};
 use super::transfer::{Event, Ring};
 use crate::cpu::storage::Storage;
 use crate::error::{Error, Result};
 use crate::graph::debug;
 use crate::graph::node::Source;
-use crate::graph::plan::{Home, Kept, Plan};
+use crate::graph::plan::{Home, Kept, Plan, Step};
 use crate::graph::walk::Trace;
 use std::sync::Arc;
 use std::time::Duration;
@@ -117,16 +121,15 @@ impl Runner {
             }
         }
         let table = &resident.table;
-        let launches = || (0..plan.steps.len()).try_for_each(|step| launch(plan, table, step, stream));
         if !debug::settings().quiet() {
             examine(plan, table, gpu, stream)?;
         } else if resident.runs == 0 || resident.captures >= CAPTURES {
-            launches()?;
+            (0..plan.steps.len()).try_for_each(|step| launch(plan, table, step, stream))?;
         } else {
             if resident.graph.is_none() {
                 resident.captures += 1;
                 self.captured += 1;
-                resident.graph = Some(Graph::capture(stream, launches)?);
+                resident.graph = Some(Graph::capture(stream, |capture| take_down(plan, table, stream, capture))?);
             }
             if let Some(graph) = &resident.graph {
                 graph.launch(stream)?;
@@ -231,20 +234,53 @@ impl Mover {
     }
 }
 
-fn launch(plan: &Plan, table: &[u64], index: usize, stream: Stream) -> Result<()> {
-    let step = &plan.steps[index];
-    let io = Io {
-        inputs: &table[step.inputs.clone()],
-        outputs: &table[step.outputs.clone()],
-        workspace: table[step.workspace],
-    };
-    step.kernel.cuda()?.launch(&io, stream).map_err(|e| match e {
+/// The addresses of one step.
+fn addresses<'a>(step: &Step, table: &'a [u64]) -> Io<'a> {
+    Io { inputs: &table[step.inputs.clone()], outputs: &table[step.outputs.clone()], workspace: table[step.workspace] }
+}
+
+/// Adds where in the model it happened.
+fn at(step: &Step, error: Error) -> Error {
+    match error {
         Error::Cuda { what, problem } => {
             let about = &step.about;
             Error::Cuda { what: format!("{what} (for {}{}{})", about.name, about.place, about.place.line()), problem }
         }
         other => other,
-    })
+    }
+}
+
+fn launch(plan: &Plan, table: &[u64], index: usize, stream: Stream) -> Result<()> {
+    let step = &plan.steps[index];
+    step.kernel.cuda()?.launch(&addresses(step, table), stream).map_err(|e| at(step, e))
+}
+
+/// Takes all parts of all steps down, each to run after those that it shares memory with.
+fn take_down(plan: &Plan, table: &[u64], stream: Stream, capture: &mut Capture) -> Result<()> {
+    let mut parts: Vec<(&Step, &dyn Work)> = Vec::new();
+    for step in &plan.steps {
+        parts.extend(step.kernel.cuda()?.parts().into_iter().map(|part| (step, part)));
+    }
+    let touched: Vec<Touched> = parts.iter().map(|(step, part)| touched(plan, table, step, *part)).collect();
+    for ((step, part), after) in parts.iter().zip(order(&touched)) {
+        capture.part(&after, || part.add(&addresses(step, table), stream)).map_err(|e| at(step, e))?;
+    }
+    Ok(())
+}
+
+/// The memory that a part reads and writes. Of a workspace it may use any part.
+fn touched(plan: &Plan, table: &[u64], step: &Step, part: &dyn Work) -> Touched {
+    let range = |entry: usize| table[entry]..table[entry] + plan.entries[entry].bytes as u64;
+    let mut touched = Touched::default();
+    for slot in part.touches() {
+        match slot {
+            Slot::Input(i) => touched.reads.push(range(step.inputs.start + i)),
+            Slot::Output(i) => touched.writes.push(range(step.outputs.start + i)),
+            Slot::Workspace(_) => touched.writes.push(range(step.workspace)),
+            Slot::Null => {}
+        }
+    }
+    touched
 }
 
 /// Runs step by step, with each one's time, and stops at the first that fails or gives NaN when that is asked.

@@ -4,7 +4,7 @@ use super::{ALIGNMENT, Address};
 use crate::Result;
 use crate::cuda::choice::Candidate;
 use crate::cuda::gpu::Stream;
-use crate::cuda::kernel::{Io, Kernel, Launch, Slot};
+use crate::cuda::kernel::{Io, Kernel, Launch, Slot, Work};
 
 /// The operands of a convolution or a matrix product: y from x and w, or their gradients in the same places.
 #[derive(Clone, Copy, Debug, Default)]
@@ -34,14 +34,19 @@ pub(crate) trait Plan: Send + Sync {
 
 /// A step that executes a plan, with launches of ours before and after it: filters are packed for it, or gradients
 /// unpacked.
-pub(crate) struct VendorStep<P> {
-    pub before: Vec<Launch>,
-    pub plan: P,
-    pub operands: Operands<Slot>,
-    pub after: Vec<Launch>,
-    /// Bytes at the start of the workspace that the launches use; the plan's own come behind them.
-    pub workspace: usize,
-    pub flops: u64,
+struct VendorStep<P> {
+    before: Vec<Launch>,
+    execution: Execution<P>,
+    after: Vec<Launch>,
+    flops: u64,
+}
+
+/// A plan with its operands.
+struct Execution<P> {
+    plan: P,
+    operands: Operands<Slot>,
+    /// Where its own workspace begins: behind what the launches use.
+    workspace: usize,
 }
 
 /// A step for each of a library's plans, with these launches before and after it, which use `workspace` bytes.
@@ -52,35 +57,43 @@ pub(crate) fn candidates<P: Plan + 'static>(
     workspace: usize,
     flops: u64,
 ) -> Vec<Candidate> {
+    let workspace = workspace.next_multiple_of(ALIGNMENT);
     let step = |plan: P| {
         let (before, after) = (before.clone(), after.clone());
         let name = plan.name().to_string();
-        Candidate { name, kernel: Box::new(VendorStep { before, plan, operands, after, workspace, flops }) }
+        let execution = Execution { plan, operands, workspace };
+        Candidate { name, kernel: Box::new(VendorStep { before, execution, after, flops }) }
     };
     plans.into_iter().map(step).collect()
 }
 
-impl<P: Plan> VendorStep<P> {
-    /// Where the plan's own workspace begins.
-    fn offset(&self) -> usize {
-        self.workspace.next_multiple_of(ALIGNMENT)
+impl<P: Plan> Work for Execution<P> {
+    fn add(&self, io: &Io<'_>, stream: Stream) -> Result<()> {
+        let Operands { x, w, y, bias } = self.operands;
+        let [x, w, y, bias] = [x, w, y, bias].map(|slot| slot.address(io));
+        let workspace = io.workspace + self.workspace as Address;
+        // SAFETY: the op's launcher has named the operands of the problem that the plan was made for, and the runner
+        // gives every step its workspace and enters the GPU before it launches.
+        unsafe { self.plan.execute(Operands { x, w, y, bias }, workspace, stream) }
+    }
+
+    fn touches(&self) -> Vec<Slot> {
+        let Operands { x, w, y, bias } = self.operands;
+        vec![x, w, y, bias, Slot::Workspace(self.workspace)]
     }
 }
 
 impl<P: Plan> Kernel for VendorStep<P> {
     fn workspace(&self) -> usize {
-        self.offset() + self.plan.workspace()
+        self.execution.workspace + self.execution.plan.workspace()
     }
 
-    fn launch(&self, io: &Io<'_>, stream: Stream) -> Result<()> {
-        self.before.iter().try_for_each(|launch| launch.launch(io, stream))?;
-        let Operands { x, w, y, bias } = self.operands;
-        let [x, w, y, bias] = [x, w, y, bias].map(|slot| slot.address(io));
-        let workspace = io.workspace + self.offset() as Address;
-        // SAFETY: the op's launcher has named the operands of the problem that the plan was made for, and the runner
-        // gives every step its workspace and enters the GPU before it launches.
-        unsafe { self.plan.execute(Operands { x, w, y, bias }, workspace, stream)? };
-        self.after.iter().try_for_each(|launch| launch.launch(io, stream))
+    fn parts(&self) -> Vec<&dyn Work> {
+        let mut parts: Vec<&dyn Work> = Vec::new();
+        self.before.iter().for_each(|launch| parts.push(launch));
+        parts.push(&self.execution);
+        self.after.iter().for_each(|launch| parts.push(launch));
+        parts
     }
 
     fn flops(&self) -> u64 {

@@ -111,7 +111,7 @@ fn run(gpu: &Gpu, plan: &dyn Plan, operands: Operands<Address>, result: &Values)
     gpu.synchronize()?;
     let stream = gpu.stream()?;
     // SAFETY: the tests give operands of the problem's sizes, and wait below.
-    let graph = Graph::capture(*stream, || unsafe { plan.execute(operands, workspace.address(), *stream) })?;
+    let graph = Graph::capture(*stream, |_| unsafe { plan.execute(operands, workspace.address(), *stream) })?;
     graph.launch(*stream)?;
     drop(stream);
     gpu.synchronize()?;
