@@ -22,11 +22,11 @@ pub(super) struct Capture {
 
 impl Capture {
     /// Takes down what `work` adds to the stream, to run after these of the parts taken down before, and after nothing
-    /// else. Drivers before CUDA 12.3 run it after all of them.
-    pub fn part(&mut self, after: &[usize], work: impl FnOnce() -> Result<()>) -> Result<()> {
+    /// else; `work` is told whether it may be early. Drivers before CUDA 12.3 run it after all of them, and never early.
+    pub fn part(&mut self, after: &[usize], early: bool, work: impl FnOnce(bool) -> Result<()>) -> Result<()> {
         let what = || "capture a part of a plan".to_string();
         if driver::version() < Some((12, 3)) {
-            return work();
+            return work(false);
         }
         let mut after: Vec<sys::CUgraphNode> = after.iter().flat_map(|part| self.ends[*part].iter().copied()).collect();
         let instead = sys::CUstreamUpdateCaptureDependencies_flags::CU_STREAM_SET_CAPTURE_DEPENDENCIES as u32;
@@ -36,22 +36,14 @@ impl Capture {
             sys::cuStreamUpdateCaptureDependencies_v2(self.stream.0, nodes, edges, after.len(), instead)
         };
         check(set, what)?;
-        work()?;
+        work(early)?;
         let mut status = sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
-        let (mut nodes, mut count) = (std::ptr::null(), 0);
-        let no = std::ptr::null_mut;
-        // SAFETY: writes a status, a count and the address of an array of the driver's that lives until the next call.
-        // The edges are not asked for: a library's own are within its part.
+        // What kinds of edges a library would have its next kernel use does not matter: plain ones wait for more.
+        let (mut nodes, mut edges, mut count) = (std::ptr::null(), std::ptr::null(), 0);
+        let (stream, id, graph) = (self.stream.0, std::ptr::null_mut(), std::ptr::null_mut());
+        // SAFETY: writes a status, a count and the addresses of arrays of the driver's that live until the next call.
         let asked = unsafe {
-            sys::cuStreamGetCaptureInfo_v3(
-                self.stream.0,
-                &mut status,
-                no(),
-                no().cast(),
-                &mut nodes,
-                no().cast(),
-                &mut count,
-            )
+            sys::cuStreamGetCaptureInfo_v3(stream, &mut status, id, graph, &mut nodes, &mut edges, &mut count)
         };
         check(asked, what)?;
         let ends = match count {

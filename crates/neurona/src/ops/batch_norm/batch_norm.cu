@@ -68,6 +68,7 @@ __device__ __forceinline__ void write_moments(W *partial, const W (&all)[MOMENTS
 // Counts the batch too: the next kernel may then read the number everywhere.
 extern "C" __global__ void __launch_bounds__(COLUMN_THREADS, 2)
 batch_norm_moments(const T *__restrict__ x, W *__restrict__ partial, const i64 *batches, i64 *batches_after, i64 rows, i64 c, i64 run) {
+    take_turn();
     __shared__ W room[MOMENTS * COLUMN_THREADS / 2];
     if (batches && blockIdx.x + blockIdx.y + threadIdx.x + threadIdx.y == 0) *batches_after = *batches + 1;
     i64 column = strip_column();
@@ -105,6 +106,7 @@ batch_norm_moments(const T *__restrict__ x, W *__restrict__ partial, const i64 *
 // Joins all runs into one at `joined`.
 extern "C" __global__ void __launch_bounds__(COLUMN_THREADS, 2)
 batch_norm_join_moments(const W *__restrict__ partial, W *__restrict__ joined, i64 runs, i64 run, i64 rows, i64 c) {
+    take_turn();
     __shared__ W room[MOMENTS * COLUMN_THREADS / 2];
     W all[MOMENTS];
     join_runs(all, partial, runs, run, rows, c, room);
@@ -139,6 +141,7 @@ batch_norm_normalise(const T *__restrict__ x, T *__restrict__ y, const W *__rest
                      const P *weight, const P *bias, P *mean_out, P *inverse_out, const P *mean_old, const P *variance_old,
                      P *mean_new, P *variance_new, const i64 *batches_after, const MOMENTUM *momentum,
                      i64 rows, i64 c, i64 run, double eps, int relu) {
+    take_turn();
     __shared__ W room[MOMENTS * COLUMN_THREADS / 2];
     W all[MOMENTS], mean[V], scale[V], shift[V];
     join_runs(all, partial, runs, partial_run, rows, c, room);
@@ -165,6 +168,7 @@ batch_norm_normalise(const T *__restrict__ x, T *__restrict__ y, const W *__rest
 extern "C" __global__ void __launch_bounds__(COLUMN_THREADS, 2)
 batch_norm_eval(const T *__restrict__ x, T *__restrict__ y, const P *running_mean, const P *running_variance, const P *weight,
                 const P *bias, i64 rows, i64 c, i64 run, double eps, int relu) {
+    take_turn();
     W mean[V], scale[V], shift[V];
     i64 column = strip_column();
     if (column >= c) return;
@@ -180,6 +184,7 @@ batch_norm_eval(const T *__restrict__ x, T *__restrict__ y, const P *running_mea
 // not cost digits twice.
 extern "C" __global__ void batch_norm_fold(const P *mean, const P *variance, const P *weight, const P *offset, const P *bias,
                                            P *scale, P *shift, i64 c, double eps) {
+    take_turn();
     for (i64 i = first_element(); i < c; i += element_stride()) {
         double factor = (weight ? (double)widen(weight[i]) : 1) / sqrt((double)widen(variance[i]) + eps);
         double from = (bias ? (double)widen(bias[i]) : 0) - (double)widen(mean[i]);

@@ -138,6 +138,7 @@ __device__ __forceinline__ void stage_input(Shared &shared, const T *image, int 
 // Blocks: x over tiles of images, y over parts of BLOCK_K channels.
 extern "C" __global__ void __launch_bounds__(THREADS, 2)
 conv2d_direct(const T *__restrict__ images, const WEIGHT_ELEMENT *__restrict__ weight, const SCALE_ELEMENT *__restrict__ scale, const BIAS_ELEMENT *__restrict__ bias, T *__restrict__ out, const Frame f) {
+    take_turn();
     extern __shared__ __align__(128) unsigned char room[];
     Shared &shared = *(Shared *)room;
     const int tile_w = blockIdx.x % f.tiles_w * TILE_W, tile_h = blockIdx.x / f.tiles_w % f.tiles_h * TILE_H;

@@ -53,6 +53,7 @@ struct Frame {
 // Blocks: x, each with every gridDim.x-th tile. `parts`: [block][k][tap][channel]; `bias_parts`: [block][k] or null.
 extern "C" __global__ void __launch_bounds__(THREADS, 2)
 conv2d_direct_weight_grad(const T *__restrict__ images, const T *__restrict__ dy, float *__restrict__ parts, float *__restrict__ bias_parts, const Frame f) {
+    take_turn();
     extern __shared__ __align__(128) unsigned char room[];
     Shared &shared = *(Shared *)room;
     const int unit = threadIdx.x % UNITS, slice = threadIdx.x / UNITS;

@@ -26,6 +26,7 @@ __device__ __forceinline__ L result(double total, double count) { return narrow<
 extern "C" __global__ void cross_entropy(const T *__restrict__ x, const i64 *__restrict__ targets, L *__restrict__ loss,
                                          L *__restrict__ logs, double *__restrict__ partial, i64 rows, i64 n, double smoothing,
                                          i64 ignored) {
+    take_turn();
     __shared__ double room[33];
     double losses = 0, count = 0;
     for (i64 first = (i64)blockIdx.x * rows_a_block(); first < rows; first += (i64)gridDim.x * rows_a_block()) {
@@ -70,6 +71,7 @@ extern "C" __global__ void cross_entropy(const T *__restrict__ x, const i64 *__r
 
 // Joins the partial sums; one block.
 extern "C" __global__ void cross_entropy_finish(const double *__restrict__ partial, int parts, L *__restrict__ loss) {
+    take_turn();
     __shared__ double room[33];
     double losses = 0, count = 0;
     for (int i = threadIdx.x; i < parts; i += blockDim.x) losses += partial[2 * i], count += partial[2 * i + 1];
@@ -80,6 +82,7 @@ extern "C" __global__ void cross_entropy_finish(const double *__restrict__ parti
 
 // How many of the rows that fall to each block are not ignored.
 extern "C" __global__ void cross_entropy_count(const i64 *__restrict__ targets, i64 rows, i64 ignored, double *__restrict__ counted) {
+    take_turn();
     __shared__ double room[33];
     double count = 0;
     for (i64 i = first_element(); i < rows; i += element_stride()) count += targets[i] != ignored;
@@ -91,6 +94,7 @@ extern "C" __global__ void cross_entropy_count(const i64 *__restrict__ targets, 
 extern "C" __global__ void cross_entropy_gradient(const T *__restrict__ x, const L *__restrict__ logs, const i64 *__restrict__ targets,
                                                   const L *__restrict__ dloss, T *__restrict__ dx, const double *__restrict__ counted,
                                                   int parts, i64 rows, i64 n, double smoothing, i64 ignored) {
+    take_turn();
     __shared__ double room[33];
     i64 row = block_row(blockIdx.x), size = row < rows ? n : 0;
     x += row * n, dx += row * n;

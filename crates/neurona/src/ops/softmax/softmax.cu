@@ -14,6 +14,7 @@ typedef ELEMENT T;
 typedef Wide<T> W;
 
 extern "C" __global__ void softmax(const T *__restrict__ x, T *__restrict__ y, i64 rows, i64 n) {
+    take_turn();
     i64 row = block_row(blockIdx.x), size = row < rows ? n : 0;
     x += row * n, y += row * n;
     W top = Limits<W>::least(), total = 0, value[V];
@@ -37,6 +38,7 @@ extern "C" __global__ void softmax(const T *__restrict__ x, T *__restrict__ y, i
 }
 
 extern "C" __global__ void softmax_gradient(const T *__restrict__ dy, const T *__restrict__ y, T *__restrict__ dx, i64 rows, i64 n) {
+    take_turn();
     i64 row = block_row(blockIdx.x), size = row < rows ? n : 0;
     dy += row * n, y += row * n, dx += row * n;
     W total = 0, slope[V], value[V];

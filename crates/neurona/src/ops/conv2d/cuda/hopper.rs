@@ -83,7 +83,8 @@ fn convolutions(g: &Geometry, job: Job<'_>, weight: DType) -> Result<Vec<Candida
             add(format!("own hopper slab {}", tile.name()), vec![launch?]);
         }
     }
-    for tile in tiles(columns).iter().map(|tile| Tile { chunk: [chunk; 2], ..*tile }) {
+    let rows = job.parts.iter().map(|part| job.images[1][0] * part.count[0] * part.count[1]).sum();
+    for tile in tiles(rows, columns, job.gpu).map(|tile| Tile { chunk: [chunk; 2], ..tile }) {
         add(format!("own hopper {}", tile.name()), job.plain(tile)?);
     }
     Ok(candidates)
@@ -98,18 +99,23 @@ pub(super) fn chunk(channels: usize) -> usize {
     }
 }
 
-/// Tiles worth trying for so many output channels, the likely best first.
-fn tiles(columns: usize) -> &'static [Tile] {
+/// Tiles worth trying for so many pixels and output channels, the likely best first.
+fn tiles(rows: usize, columns: usize, gpu: &Gpu) -> impl Iterator<Item = Tile> {
     const NARROW: &[Tile] = &[Tile::new(128, 32, 4, 2)];
     const SMALL: &[Tile] = &[Tile::new(128, 64, 4, 2), Tile { groups: [3, 1], buffers: 2, ..Tile::new(192, 64, 5, 1) }];
     const MIDDLE: &[Tile] = &[Tile::new(128, 128, 3, 2)];
     const WIDE: &[Tile] = &[Tile::new(128, 256, 4, 1), Tile::new(128, 128, 3, 2)];
-    match columns {
+    // Where there are no two blocks for each multiprocessor one may have all its shared memory: more is on its way from
+    // memory at a time.
+    const FEW: &[Tile] = &[Tile::new(128, 128, 6, 1), Tile::new(128, 64, 8, 1)];
+    let most = match columns {
         0..=32 => NARROW,
         33..=64 => SMALL,
         65..=128 => MIDDLE,
         _ => WIDE,
-    }
+    };
+    let few = columns > 64 && rows.div_ceil(128) * columns.div_ceil(128) <= gpu.multiprocessors();
+    most.iter().chain(if few { FEW } else { &[] }).copied()
 }
 
 /// The same where pixels come in slabs: the first that has room is the best. More channels use what comes tap by tap.
