@@ -35,13 +35,45 @@ __device__ __forceinline__ void each_row(const Run &own, bool back, Load load, U
     for (; row < own.end; row += step) use(place(row), load(place(row)));
 }
 
-// Joins the K values of all threads that have the same columns, in a tree of fixed shape; the result is that of the
-// threads with y = 0. Values lie apart by the block's threads in `room`, which keeps shared memory free of conflicts.
-template <int K, class A, class Join> __device__ __forceinline__ void join_columns(A (&mine)[K], A *room, Join join) {
-    int pitch = COLUMN_THREADS / 2;
+// Joins the values of the lanes of a warp that have the same columns, in all of them.
+template <int K, class A, class Join> __device__ __forceinline__ void join_lanes(A (&mine)[K], int across, Join join) {
 #pragma unroll 1
-    for (int n = blockDim.y; n > 1;) {
-        int half = (n + 1) / 2, y = threadIdx.y;
+    for (int lane = 16; lane >= across; lane >>= 1) {
+        A other[K];
+        for (int k = 0; k < K; k++) other[k] = __shfl_xor_sync(FULL_WARP, mine[k], lane);
+        join(mine, other);
+    }
+}
+
+// Joins the K values of all threads that have the same columns, in a tree of fixed shape; the result is that of the
+// threads with y = 0. Where columns divide a warp its rows are joined by exchange between lanes, and again what the
+// warps have left, by the first: one wait for the whole block instead of one for each level of the tree. Values lie apart
+// by the block's threads in `room`, which keeps shared memory free of conflicts.
+template <int K, class A, class Join> __device__ __forceinline__ void join_columns(A (&mine)[K], A *room, Join join) {
+    int pitch = COLUMN_THREADS / 2, across = blockDim.x, n = blockDim.y, y = threadIdx.y;
+    if (across < 32 && 32 % across == 0 && across * n % 32 == 0) {
+        int warps = across * n / 32, warp = (y * across + threadIdx.x) / 32;
+        join_lanes(mine, across, join);
+        if (y % (32 / across) == 0)
+            for (int k = 0; k < K; k++) room[k * pitch + warp * across + threadIdx.x] = mine[k];
+        __syncthreads();
+        if (warp == 0) {
+            bool some = y < warps;
+            A other[K];
+            for (int k = 0; k < K; k++) mine[k] = some ? room[k * pitch + y * across + threadIdx.x] : A(0);
+#pragma unroll 1
+            for (int i = y + 32 / across; i < warps; i += 32 / across) {
+                for (int k = 0; k < K; k++) other[k] = room[k * pitch + i * across + threadIdx.x];
+                join(mine, other);
+            }
+            join_lanes(mine, across, join);
+        }
+        __syncthreads();
+        return;
+    }
+#pragma unroll 1
+    while (n > 1) {
+        int half = (n + 1) / 2;
         if (y >= half && y < n)
             for (int k = 0; k < K; k++) room[k * pitch + (y - half) * blockDim.x + threadIdx.x] = mine[k];
         __syncthreads();
