@@ -35,6 +35,7 @@ const INCLUDES: &[(&str, &str)] = &[
     ("group.cuh", include_str!("include/group.cuh")),
     ("hopper.cuh", include_str!("include/hopper.cuh")),
     ("index.cuh", include_str!("include/index.cuh")),
+    ("moved.cuh", include_str!("include/moved.cuh")),
     ("limits.cuh", include_str!("include/limits.cuh")),
     ("pipeline.cuh", include_str!("include/pipeline.cuh")),
     ("prelude.cuh", include_str!("include/prelude.cuh")),

@@ -130,6 +130,15 @@ impl Ir {
         uses
     }
 
+    /// For each node, the nodes that use any of its results; one that uses several is there as often.
+    pub fn users(&self) -> Vec<Vec<usize>> {
+        let mut users = vec![Vec::new(); self.nodes.len()];
+        for (index, node) in self.nodes.iter().enumerate() {
+            node.inputs.iter().for_each(|v| users[v.node].push(index));
+        }
+        users
+    }
+
     /// Builds a new graph node by node. `rewrite` gets the old node with its operands already those of the
     /// new graph, and returns the new values of its results.
     pub fn rewrite(

@@ -8,6 +8,8 @@ mod fold;
 mod layout;
 mod pool;
 mod precision;
+#[cfg(test)]
+mod tests;
 
 use super::ir::{Ir, IrNode, Kind, Value};
 use crate::Result;
@@ -25,6 +27,7 @@ pub(crate) fn lower(ir: Ir, fuse: bool, device: Device, mixed: Option<DType>) ->
     };
     let ir = if fuse { fuse_relu(pool::mask_first(fold::batch_norm(ir)?, device)?, device)? } else { ir };
     let ir = layout::choose(ir)?;
+    let ir = if fuse && device != Device::Cpu { layout::join_casts(ir)? } else { ir };
     let ir = elementwise::group(ir, fuse)?;
     prune(ir)
 }

@@ -51,10 +51,7 @@ pub(super) fn group(ir: Ir, fuse: bool) -> Result<Ir> {
 
 /// For each element-wise node, the node whose program it becomes part of: the one that alone uses it.
 fn sinks(ir: &Ir, fuse: bool) -> Vec<Option<usize>> {
-    let mut users: Vec<Vec<usize>> = vec![Vec::new(); ir.nodes.len()];
-    for (index, node) in ir.nodes.iter().enumerate() {
-        node.inputs.iter().for_each(|v| users[v.node].push(index));
-    }
+    let users = ir.users();
     let mut kept = vec![false; ir.nodes.len()];
     ir.kept().for_each(|v| kept[v.node] = true);
     let mut sinks: Vec<Option<usize>> = vec![None; ir.nodes.len()];

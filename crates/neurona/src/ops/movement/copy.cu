@@ -1,10 +1,6 @@
 // Copies from one strided order of elements to another.
-#include "index.cuh"
+#include "moved.cuh"
 
-// Bytes of what is moved at once: an element, or several neighbours that stay neighbours.
-#ifndef BYTES
-#define BYTES 4
-#endif
 // Dimensions, those that lie end to end on both sides joined.
 #ifndef RANK
 #define RANK 2
@@ -15,7 +11,6 @@
 #endif
 
 typedef INDEX I;
-typedef Bytes<BYTES> E;
 
 struct View {
     I total, from_offset, to_offset;
@@ -24,7 +19,7 @@ struct View {
     I from[RANK], to[RANK];
 };
 
-extern "C" __global__ void copy(const E *__restrict__ x, E *__restrict__ y, View view) {
+extern "C" __global__ void copy(const E *__restrict__ x, R *__restrict__ y, View view) {
     take_turn();
     for (u64 e = first_element(); e < view.total; e += element_stride()) {
         I rest = (I)e, from = view.from_offset, to = view.to_offset;
@@ -34,6 +29,6 @@ extern "C" __global__ void copy(const E *__restrict__ x, E *__restrict__ y, View
             from += at * view.from[d];
             to += at * view.to[d];
         }
-        y[to] = x[from];
+        y[to] = moved(x[from]);
     }
 }

@@ -4,7 +4,7 @@
 use crate::Result;
 use crate::cuda::index::Numbers;
 use crate::cuda::kernel::{Argument, Grid, Kernel, Launch, Launches};
-use crate::cuda::{Gpu, Source};
+use crate::cuda::{Gpu, Source, cuda_type};
 use crate::tensor::{DType, Shape};
 
 const COPY: Source = Source::embedded("copy.cu", include_str!("copy.cu"));
@@ -30,6 +30,8 @@ struct Dim {
 pub(crate) struct Strided {
     /// Bytes of what is moved at once.
     bytes: usize,
+    /// Types of the elements before and after, where they differ.
+    types: Option<(DType, DType)>,
     dims: Vec<Dim>,
     from_offset: usize,
     to_offset: usize,
@@ -56,7 +58,7 @@ impl Strided {
         if dims.is_empty() {
             dims.push(Dim { size: 1, from: 1, to: 1 });
         }
-        let mut copy = Strided { bytes, dims, from_offset, to_offset };
+        let mut copy = Strided { bytes, types: None, dims, from_offset, to_offset };
         copy.widen();
         copy
     }
@@ -72,6 +74,12 @@ impl Strided {
         let sizes: Vec<usize> = order.iter().map(|&d| shape[d]).collect();
         let from: Vec<isize> = order.iter().map(|&d| own[d]).collect();
         Strided::view(bytes, &sizes, &from, 0)
+    }
+
+    /// The same, from one floating-point type to another on the way.
+    pub fn converting(types: (DType, DType), shape: &[usize], order: &[usize]) -> Strided {
+        // Of 16 bytes, so that neighbours are not joined: elements are looked at one by one.
+        Strided { types: Some(types), ..Strided::permute(16, shape, order) }
     }
 
     /// Neighbours that stay neighbours move together, up to the 16 bytes that a thread can access at once.
@@ -166,8 +174,15 @@ impl Strided {
         })
     }
 
-    fn macros(&self, rank: usize, numbers: &Numbers) -> [(&'static str, String); 3] {
-        [("BYTES", self.bytes.to_string()), ("RANK", rank.to_string()), ("INDEX", numbers.cuda_type().into())]
+    fn macros(&self, rank: usize, numbers: &Numbers) -> Vec<(&'static str, String)> {
+        let mut macros = vec![("RANK", rank.to_string()), ("INDEX", numbers.cuda_type().into())];
+        match self.types {
+            Some((from, to)) => {
+                macros.extend([("ELEMENT", cuda_type(from).into()), ("RESULT_ELEMENT", cuda_type(to).into())])
+            }
+            None => macros.push(("BYTES", self.bytes.to_string())),
+        }
+        macros
     }
 
     /// A step that is this copy alone.

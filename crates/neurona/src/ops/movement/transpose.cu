@@ -1,10 +1,7 @@
 // Copies whose fastest dimension differs on both sides, by squares that turn in shared memory: both sides are then
 // accessed in whole lines.
-#include "index.cuh"
+#include "moved.cuh"
 
-#ifndef BYTES
-#define BYTES 4
-#endif
 // Dimensions besides the two that change places.
 #ifndef RANK
 #define RANK 1
@@ -17,7 +14,6 @@
 #define ROWS 8
 
 typedef INDEX I;
-typedef Bytes<BYTES> E;
 
 // Rows are neighbours in x, columns in y.
 struct Turn {
@@ -29,7 +25,7 @@ struct Turn {
 #endif
 };
 
-extern "C" __global__ void __launch_bounds__(SIDE *ROWS) transpose(const E *__restrict__ x, E *__restrict__ y, Turn turn) {
+extern "C" __global__ void __launch_bounds__(SIDE *ROWS) transpose(const E *__restrict__ x, R *__restrict__ y, Turn turn) {
     take_turn();
     // One more column: the elements of a column then lie in different banks.
     __shared__ E square[SIDE][SIDE + 1];
@@ -56,6 +52,6 @@ extern "C" __global__ void __launch_bounds__(SIDE *ROWS) transpose(const E *__re
     for (int u = 0; u < SIDE / ROWS; u++) {
         int k = threadIdx.y + u * ROWS;
         bool inside = row + k < turn.rows && column + lane < turn.columns;
-        if (inside) y[to + (row + k) * turn.row_to + column + lane] = square[lane][k];
+        if (inside) y[to + (row + k) * turn.row_to + column + lane] = moved(square[lane][k]);
     }
 }

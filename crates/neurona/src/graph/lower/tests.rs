@@ -1,0 +1,83 @@
+//! What the passes for GPUs join, and what they leave alone because something else needs it. Whether the results are
+//! the same is for `tests/cuda_fusion.rs`.
+
+use super::lower;
+use crate::cpu::gemm::Activation;
+use crate::graph::ir::{Ir, Kind, Leaf, Value};
+use crate::ops::Op;
+use crate::ops::cast::Cast;
+use crate::ops::conv2d::Conv2d;
+use crate::ops::relu::Relu;
+use crate::tensor::Meta;
+use crate::{Conv2dOptions, DType, Device, Result};
+use smallvec::{SmallVec, smallvec};
+
+/// A graph that is written down by hand.
+#[derive(Default)]
+struct Graph(Ir);
+
+impl Graph {
+    fn leaf(&mut self, shape: &[usize], dtype: DType) -> Value {
+        let meta = Meta::new(shape.iter().copied().collect::<crate::Shape>(), dtype);
+        let leaf = Kind::Leaf(Leaf::Trace(self.0.nodes.len()));
+        Value { node: self.0.push(leaf, SmallVec::new(), smallvec![meta], Default::default()), out: 0 }
+    }
+
+    fn op(&mut self, op: impl Into<Op>, inputs: &[Value]) -> Result<Value> {
+        Ok(Value { node: self.0.add(op.into(), inputs, Default::default())?, out: 0 })
+    }
+
+    /// What a plan of a GPU that gives these values does, step by step.
+    fn steps(mut self, roots: &[Value], mixed: Option<DType>) -> Result<Vec<String>> {
+        self.0.roots = roots.to_vec();
+        let lowered = lower(self.0, true, Device::Cuda(0), mixed)?;
+        let op = |kind: Kind| if let Kind::Op(op) = kind { Some(op.describe()) } else { None };
+        Ok(lowered.nodes.into_iter().filter_map(|node| op(node.kind)).collect())
+    }
+}
+
+fn convolution() -> Conv2d {
+    Conv2d { options: Conv2dOptions::default(), activation: Activation::None, scaled: false }
+}
+
+#[test]
+fn images_change_layout_and_type_at_once() -> Result<()> {
+    let mut graph = Graph::default();
+    let (x, w) = (graph.leaf(&[2, 3, 8, 8], DType::F32), graph.leaf(&[16, 3, 3, 3], DType::F32));
+    let y = graph.op(convolution(), &[x, w])?;
+    let steps = graph.steps(&[y], Some(DType::BF16))?;
+    assert_eq!(steps, ["to_nhwc·to_bf16", "conv2d", "to_nchw·to_f32"]);
+    Ok(())
+}
+
+#[test]
+fn a_rounded_image_that_others_read_stays() -> Result<()> {
+    let mut graph = Graph::default();
+    let (x, w) = (graph.leaf(&[2, 3, 8, 8], DType::F32), graph.leaf(&[16, 3, 3, 3], DType::BF16));
+    let rounded = graph.op(Cast { to: DType::BF16 }, &[x])?;
+    let y = graph.op(convolution(), &[rounded, w])?;
+    assert_eq!(graph.steps(&[y, rounded], None)?, ["to_dtype", "to_nhwc", "conv2d", "to_nchw"]);
+    Ok(())
+}
+
+#[test]
+fn a_cast_stays_in_a_pass_that_is_there_anyway() -> Result<()> {
+    let mut graph = Graph::default();
+    let (x, w) = (graph.leaf(&[2, 3, 8, 8], DType::F32), graph.leaf(&[16, 3, 3, 3], DType::BF16));
+    let kept = graph.op(Relu, &[x])?;
+    let rounded = graph.op(Cast { to: DType::BF16 }, &[kept])?;
+    let y = graph.op(convolution(), &[rounded, w])?;
+    assert_eq!(graph.steps(&[y], None)?, ["relu·to_dtype", "to_nhwc", "conv2d", "to_nchw"]);
+    Ok(())
+}
+
+#[test]
+fn what_is_rounded_twice_is_rounded_twice() -> Result<()> {
+    let mut graph = Graph::default();
+    let (x, w) = (graph.leaf(&[2, 3, 8, 8], DType::F32), graph.leaf(&[16, 3, 3, 3], DType::F32));
+    let rounded = graph.op(Cast { to: DType::F16 }, &[x])?;
+    let wide = graph.op(Cast { to: DType::F32 }, &[rounded])?;
+    let y = graph.op(convolution(), &[wide, w])?;
+    assert_eq!(graph.steps(&[y], None)?, ["to_dtype·to_dtype", "to_nhwc", "conv2d", "to_nchw"]);
+    Ok(())
+}
