@@ -2,12 +2,12 @@
 //!
 //! Convolutions and matrix products take 16-bit operands and sum in f32. What lies between them (batch-norm, relu,
 //! pooling, residual sums) passes 16-bit images on, so that half as many bytes move; its own sums, and the statistics
-//! and parameters it reads, stay f32. Parameters are f32 for the optimizer and are rounded where they are used, and
+//! and parameters it reads, stay f32, as do sums over 16-bit values, such as a bias's gradient. Parameters are f32 for the optimizer and are rounded where they are used, and
 //! their gradients leave the matrix products as f32.
 
 use super::super::ir::{Ir, IrNode, Kind, Value};
 use super::convert;
-use crate::ops::{Op, Run};
+use crate::ops::{Op, Run, reduce};
 use crate::{DType, Result};
 use std::collections::{HashMap, HashSet};
 
@@ -20,6 +20,8 @@ enum Class {
     Images(&'static [usize]),
     /// Element by element: 16 bits when all its full-size operands have them.
     Elementwise,
+    /// Reads 16 bits where they come, and sums them to f32.
+    Sums,
     /// Another shape of the same memory, or elements moved about.
     Moves,
     /// Needs f32.
@@ -42,6 +44,7 @@ fn class(op: &Op) -> Class {
         Op::Add(_) | Op::Mul(_) | Op::Relu(_) | Op::ReluGrad(_) | Op::Relu6(_) | Op::Relu6Grad(_) => Class::Elementwise,
         Op::Gelu(_) | Op::GeluGrad(_) | Op::Silu(_) | Op::SiluGrad(_) => Class::Elementwise,
         Op::Hardswish(_) | Op::HardswishGrad(_) | Op::LeakyRelu(_) | Op::LeakyReluGrad(_) => Class::Elementwise,
+        Op::Reduce(reduce) if matches!(reduce.how, reduce::cpu::Op::Sum | reduce::cpu::Op::Mean) => Class::Sums,
         Op::Reshape(_) | Op::Permute(_) => Class::Moves,
         _ => Class::Wide,
     }
@@ -101,6 +104,11 @@ pub(super) fn mix(ir: Ir, narrow: DType) -> Result<Ir> {
                     }
                 }
             }
+            Class::Sums => {
+                if let (Op::Reduce(op), true) = (op, rounded.made(node.inputs[0])) {
+                    op.wide = true;
+                }
+            }
             Class::Moves => {}
             Class::Wide => {
                 for (i, v) in node.inputs.clone().into_iter().enumerate() {
@@ -149,7 +157,7 @@ fn wanted_wide(ir: &Ir) -> Vec<bool> {
         let Kind::Op(op) = &node.kind else { continue };
         let wants = match class(op) {
             Class::Wide => true,
-            Class::Matrix(_) => false,
+            Class::Matrix(_) | Class::Sums => false,
             _ => wide[index],
         };
         if wants {

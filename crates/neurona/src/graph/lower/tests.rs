@@ -7,7 +7,9 @@ use crate::graph::ir::{Ir, Kind, Leaf, Value};
 use crate::ops::Op;
 use crate::ops::cast::Cast;
 use crate::ops::conv2d::Conv2d;
-use crate::ops::relu::Relu;
+use crate::ops::matmul::MatMul;
+use crate::ops::reduce::{Reduce, cpu::Op as How};
+use crate::ops::relu::{Relu, ReluGrad};
 use crate::tensor::Meta;
 use crate::{Conv2dOptions, DType, Device, Result};
 use smallvec::{SmallVec, smallvec};
@@ -38,6 +40,10 @@ impl Graph {
 
 fn convolution() -> Conv2d {
     Conv2d { options: Conv2dOptions::default(), activation: Activation::None, scaled: false }
+}
+
+fn product(transpose_a: bool, transpose_b: bool) -> MatMul {
+    MatMul { transpose_a, transpose_b, activation: Activation::None, wide: false }
 }
 
 #[test]
@@ -79,5 +85,32 @@ fn what_is_rounded_twice_is_rounded_twice() -> Result<()> {
     let wide = graph.op(Cast { to: DType::F32 }, &[rounded])?;
     let y = graph.op(convolution(), &[wide, w])?;
     assert_eq!(graph.steps(&[y], None)?, ["to_dtype·to_dtype", "to_nhwc", "conv2d", "to_nchw"]);
+    Ok(())
+}
+
+/// A layer between two others, forth and back. Gives the graph, the layers' result and the gradients by the first
+/// layer's weight and bias.
+fn layers() -> Result<(Graph, [Value; 3])> {
+    let mut graph = Graph::default();
+    let [x, first, bias, second, dy] =
+        [vec![8, 16], vec![24, 16], vec![24], vec![10, 24], vec![8, 10]].map(|shape| graph.leaf(&shape, DType::F32));
+    let hidden = graph.op(product(false, true), &[x, first, bias])?;
+    let hidden = graph.op(Relu, &[hidden])?;
+    let y = graph.op(product(false, true), &[hidden, second])?;
+    let back = graph.op(product(false, false), &[dy, second])?;
+    let back = graph.op(ReluGrad, &[back, hidden])?;
+    let by_weight = graph.op(product(true, false), &[back, x])?;
+    let sum = Reduce { how: How::Sum, reduced: smallvec![true, false], wide: false };
+    let by_bias = graph.op(sum, &[back])?;
+    Ok((graph, [y, by_weight, by_bias]))
+}
+
+#[test]
+fn products_write_16_bits_for_those_who_take_them() -> Result<()> {
+    let (graph, roots) = layers()?;
+    let steps = graph.steps(&roots, Some(DType::BF16))?;
+    // What is rounded are the leaves: x, two weights, dy.
+    assert_eq!(steps.iter().filter(|step| *step == "to_dtype").count(), 4, "{steps:?}");
+    assert_eq!(steps.last().map(String::as_str), Some("sum"));
     Ok(())
 }

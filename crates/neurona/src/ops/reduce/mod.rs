@@ -17,6 +17,8 @@ use smallvec::SmallVec;
 pub(crate) struct Reduce {
     pub how: cpu::Op,
     pub reduced: SmallVec<[bool; 4]>,
+    /// Set by the lowering pass: f32 results from 16-bit operands.
+    pub wide: bool,
 }
 
 impl Reduce {
@@ -50,7 +52,11 @@ impl Operation for Reduce {
         if extreme && x.shape.iter().zip(&self.reduced).any(|(n, r)| *r && *n == 0) {
             return wrong("there is no largest or smallest of no elements");
         }
-        let dtype = if x.dtype.is_float() || extreme { x.dtype } else { DType::I64 };
+        let dtype = match x.dtype {
+            _ if self.wide => DType::F32,
+            dtype if dtype.is_float() || extreme => dtype,
+            _ => DType::I64,
+        };
         one(Meta { shape: self.kept(&x.shape), dtype })
     }
     fn gradient(&self, at: &At<'_>) -> Result<Vec<Option<Tensor>>> {
@@ -149,7 +155,7 @@ impl Operation for ArgReduce {
 impl Tensor {
     #[track_caller]
     pub(super) fn reduce(&self, how: cpu::Op, dims: &[isize], keepdim: bool) -> Result<Tensor> {
-        let mut op = Reduce { how, reduced: SmallVec::from_elem(false, self.rank()) };
+        let mut op = Reduce { how, reduced: SmallVec::from_elem(false, self.rank()), wide: false };
         for &dim in dims {
             let d = self.dim(op.name(), dim)?;
             if std::mem::replace(&mut op.reduced[d], true) {
