@@ -3,7 +3,7 @@
 mod common;
 
 use common::stream;
-use neurona::{Conv2dOptions, DType, Device, Result, Tensor, set_fusion};
+use neurona::{Conv2dOptions, CrossEntropyOptions, DType, Device, Reduction, Result, Tensor, set_fusion};
 use std::sync::{Mutex, MutexGuard};
 
 /// Settings are the process's: one test at a time.
@@ -43,6 +43,61 @@ fn layout_and_type_change_at_once() -> Result<()> {
             if let Some([fused, plain]) = pair {
                 assert_eq!(fused, plain, "{channels} channels, {from} as {to}");
             }
+        }
+    }
+    Ok(())
+}
+
+/// Loss, and the gradient by the logits, of targets of which every 7th is ignored.
+fn cross_entropy(gpu: Device, [rows, n]: [usize; 2], dtype: DType, o: CrossEntropyOptions) -> Result<Vec<f64>> {
+    let x = stream(3, [rows, n], dtype, -4.0, 4.0)?.to(gpu)?.requires_grad()?;
+    let targets = (0..rows as i64).map(|i| if i % 7 == 3 { o.ignore_index } else { i * i % n as i64 }).collect();
+    let loss = x.cross_entropy_with(&Tensor::from_vec(targets, [rows])?.to(gpu)?, o)?;
+    let factors = stream(4, loss.shape().clone(), dtype, 0.5, 2.0)?.to(gpu)?;
+    loss.mul(&factors)?.sum()?.backward()?;
+    let mut all = numbers(&x.grad().expect("backward was called"))?;
+    all.extend(numbers(&loss)?);
+    Ok(all)
+}
+
+#[test]
+fn a_loss_and_its_gradient_are_those_of_two_passes() -> Result<()> {
+    let reductions = [Reduction::None, Reduction::Mean, Reduction::Sum];
+    // Fewer threads than a row has, several rows a warp, whole blocks a row; more rows than every block counts for itself.
+    for size in [[0, 4], [1, 1], [300, 10], [5, 1200], [4200, 3]] {
+        for reduction in reductions {
+            for (label_smoothing, ignore_index) in [(0.0, -100), (0.1, 0)] {
+                let options = CrossEntropyOptions { reduction, label_smoothing, ignore_index };
+                for (dtype, allowed) in [(DType::F32, 1e-6), (DType::F64, 1e-14), (DType::BF16, 0.02)] {
+                    if dtype != DType::F32 && size[0] != 300 {
+                        continue;
+                    }
+                    let Some([fused, plain]) = both(|gpu| cross_entropy(gpu, size, dtype, options))? else {
+                        return Ok(());
+                    };
+                    assert_eq!(fused.len(), plain.len());
+                    for (i, (a, b)) in fused.iter().zip(&plain).enumerate() {
+                        let same = (a - b).abs() <= allowed * b.abs().max(1e-3) || a.is_nan() && b.is_nan();
+                        assert!(same, "{size:?} {dtype} {options:?} at {i}: {a} and {b}");
+                    }
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn a_loss_is_the_same_when_its_plan_runs_again() -> Result<()> {
+    let Some([first, _]) = both(|gpu| cross_entropy(gpu, [300, 10], DType::F32, CrossEntropyOptions::default()))?
+    else {
+        return Ok(());
+    };
+    // Launched op by op, then captured, then replayed: blocks are counted anew each time.
+    for _ in 0..3 {
+        if let Some([again, _]) = both(|gpu| cross_entropy(gpu, [300, 10], DType::F32, CrossEntropyOptions::default()))?
+        {
+            assert_eq!(first, again);
         }
     }
     Ok(())

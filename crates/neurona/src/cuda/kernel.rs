@@ -6,6 +6,7 @@
 use super::driver::check;
 use super::gpu::Stream;
 use super::tensor_map::TensorMap;
+use crate::cpu::storage::Storage;
 use crate::{Error, Result};
 use cudarc::driver::sys;
 use std::ffi::c_void;
@@ -140,7 +141,7 @@ impl Slot {
 }
 
 /// One argument of a kernel.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub(crate) enum Argument {
     Input(usize),
     Output(usize),
@@ -155,6 +156,8 @@ pub(crate) enum Argument {
     Addresses(Vec<Slot>),
     /// What Hopper's copy engine must know of the tensor at this address.
     Map(Slot, TensorMap),
+    /// Memory of the step's own, which keeps from run to run what kernels leave there.
+    Own(Arc<Storage>),
 }
 
 impl Argument {
@@ -184,6 +187,7 @@ impl Argument {
             Argument::Bytes(bytes) => to.extend(bytes),
             Argument::Addresses(slots) => slots.iter().for_each(|slot| to.extend(address(*slot))),
             Argument::Map(slot, map) => to.extend(map.encode(slot.address(io))?),
+            Argument::Own(storage) => to.extend(storage.address().to_ne_bytes()),
         }
         Ok(())
     }

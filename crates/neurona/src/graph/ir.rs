@@ -159,6 +159,45 @@ impl Ir {
         Ok(new)
     }
 
+    /// Whoever took the one value takes the other.
+    pub fn replace(&mut self, old: Value, new: Value) {
+        let operands = self.nodes.iter_mut().flat_map(|n| n.inputs.iter_mut());
+        let kept = self.roots.iter_mut().chain(self.writes.iter_mut().map(|w| &mut w.value));
+        operands.chain(kept).filter(|v| **v == old).for_each(|v| *v = new);
+    }
+
+    /// The same graph with every node behind its operands; nodes change places only where they must.
+    pub fn sorted(self) -> Ir {
+        let mut places: Vec<Option<usize>> = vec![None; self.nodes.len()];
+        let mut order = Vec::with_capacity(self.nodes.len());
+        for index in 0..self.nodes.len() {
+            let mut stack = vec![index];
+            while let Some(&at) = stack.last() {
+                let missing = self.nodes[at].inputs.iter().map(|v| v.node).find(|n| places[*n].is_none());
+                match missing.filter(|_| places[at].is_none()) {
+                    Some(operand) => stack.push(operand),
+                    None => {
+                        if places[at].is_none() {
+                            places[at] = Some(order.len());
+                            order.push(at);
+                        }
+                        stack.pop();
+                    }
+                }
+            }
+        }
+        let moved = |v: &mut Value| v.node = places[v.node].unwrap_or(v.node);
+        let mut nodes: Vec<Option<IrNode>> = self.nodes.into_iter().map(Some).collect();
+        let mut new = Ir { nodes: Vec::with_capacity(nodes.len()), roots: self.roots, writes: self.writes };
+        for mut node in order.into_iter().filter_map(|at| nodes[at].take()) {
+            node.inputs.iter_mut().for_each(moved);
+            new.nodes.push(node);
+        }
+        new.roots.iter_mut().for_each(moved);
+        new.writes.iter_mut().for_each(|w| moved(&mut w.value));
+        new
+    }
+
     /// Takes a node over as it is.
     pub fn take(&mut self, node: IrNode) -> SmallVec<[Value; 2]> {
         self.nodes.push(node);

@@ -6,6 +6,7 @@
 mod elementwise;
 mod fold;
 mod layout;
+mod loss;
 mod pool;
 mod precision;
 #[cfg(test)]
@@ -25,6 +26,7 @@ pub(crate) fn lower(ir: Ir, fuse: bool, device: Device, mixed: Option<DType>) ->
         (_, Some(narrow)) => precision::mix(ir, narrow)?,
         _ => ir,
     };
+    let ir = if fuse && device != Device::Cpu { loss::join_gradients(ir)? } else { ir };
     let ir = if fuse { fuse_relu(pool::mask_first(fold::batch_norm(ir)?, device)?, device)? } else { ir };
     let ir = layout::choose(ir)?;
     let ir = if fuse && device != Device::Cpu { layout::join_casts(ir)? } else { ir };

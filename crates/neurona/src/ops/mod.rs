@@ -221,7 +221,7 @@ op_table! {
     batch_norm::BatchNormFold,
     layer_norm::LayerNorm, layer_norm::LayerNormGrad,
     softmax::Softmax, softmax::SoftmaxGrad,
-    cross_entropy::CrossEntropy, cross_entropy::CrossEntropyGrad,
+    cross_entropy::CrossEntropy, cross_entropy::CrossEntropyGrad, cross_entropy::CrossEntropyBoth,
     dropout::Dropout,
     augment::Augment,
     sgd_step::SgdStep,

@@ -111,6 +111,13 @@ pub(super) fn mix(ir: Ir, narrow: DType) -> Result<Ir> {
             }
             Class::Moves => {}
             Class::Wide => {
+                match op {
+                    // A gradient that only matrix products and sums take.
+                    Op::CrossEntropyGrad(op) if !wide_results[index] && node.outputs[0].dtype == DType::F32 => {
+                        op.to = Some(narrow)
+                    }
+                    _ => {}
+                }
                 for (i, v) in node.inputs.clone().into_iter().enumerate() {
                     // Only what this pass has rounded: users' own 16-bit tensors stay what they are.
                     if is(new, v, narrow) && rounded.made(v) {

@@ -5,8 +5,10 @@ use super::lower;
 use crate::cpu::gemm::Activation;
 use crate::graph::ir::{Ir, Kind, Leaf, Value};
 use crate::ops::Op;
+use crate::ops::arithmetic::Mul;
 use crate::ops::cast::Cast;
 use crate::ops::conv2d::Conv2d;
+use crate::ops::cross_entropy::{CrossEntropy, CrossEntropyGrad, Reduction};
 use crate::ops::matmul::MatMul;
 use crate::ops::reduce::{Reduce, cpu::Op as How};
 use crate::ops::relu::{Relu, ReluGrad};
@@ -112,5 +114,56 @@ fn products_write_16_bits_for_those_who_take_them() -> Result<()> {
     // What is rounded are the leaves: x, two weights, dy.
     assert_eq!(steps.iter().filter(|step| *step == "to_dtype").count(), 4, "{steps:?}");
     assert_eq!(steps.last().map(String::as_str), Some("sum"));
+    Ok(())
+}
+
+/// A loss of logits and, back from a factor of it, their gradient. `backwards` gives the factor of the loss.
+fn loss(backwards: impl Fn(&mut Graph, Value) -> Result<Value>) -> Result<(Graph, Value, Value)> {
+    let mut graph = Graph::default();
+    let (x, t) = (graph.leaf(&[8, 10], DType::F32), graph.leaf(&[8], DType::I64));
+    let of = CrossEntropy { reduction: Reduction::Mean, label_smoothing: 0, ignore_index: -100 };
+    let loss = graph.op(of.clone(), &[x, t])?;
+    let dloss = backwards(&mut graph, loss)?;
+    let gradient = graph.op(CrossEntropyGrad { of, to: None }, &[x, Value { out: 1, ..loss }, t, dloss])?;
+    Ok((graph, loss, gradient))
+}
+
+#[test]
+fn a_loss_and_its_gradient_are_one_pass() -> Result<()> {
+    // The factor stands behind the loss, and is computed before it all the same.
+    let (graph, loss, gradient) = loss(|graph, _| {
+        let (scale, share) = (graph.leaf(&[], DType::F32), graph.leaf(&[], DType::F32));
+        graph.op(Mul, &[scale, share])
+    })?;
+    assert_eq!(graph.steps(&[loss, gradient], None)?, ["mul", "cross_entropy·grad"]);
+    Ok(())
+}
+
+#[test]
+fn a_gradient_that_needs_the_loss_waits_for_it() -> Result<()> {
+    let (graph, loss, gradient) = loss(|graph, loss| graph.op(Mul, &[loss, loss]))?;
+    assert_eq!(graph.steps(&[loss, gradient], None)?, ["cross_entropy", "mul", "cross_entropy_grad"]);
+    Ok(())
+}
+
+#[test]
+fn a_loss_for_several_gradients_is_computed_once() -> Result<()> {
+    let (mut graph, loss, gradient) = loss(|graph, _| Ok(graph.leaf(&[], DType::F32)))?;
+    let Kind::Op(op) = graph.0.nodes[gradient.node].kind.clone() else { return Ok(()) };
+    let mut inputs = graph.0.nodes[gradient.node].inputs.clone();
+    inputs[3] = graph.leaf(&[], DType::F32);
+    let other = graph.op(op, &inputs)?;
+    let steps = graph.steps(&[loss, gradient, other], None)?;
+    assert_eq!(steps, ["cross_entropy", "cross_entropy_grad", "cross_entropy_grad"]);
+    Ok(())
+}
+
+#[test]
+fn the_gradient_of_a_loss_has_16_bits_for_products() -> Result<()> {
+    let (mut graph, loss, gradient) = loss(|graph, _| Ok(graph.leaf(&[], DType::F32)))?;
+    let x = graph.leaf(&[8, 16], DType::F32);
+    let by_weight = graph.op(product(true, false), &[gradient, x])?;
+    let steps = graph.steps(&[loss, by_weight], Some(DType::F16))?;
+    assert_eq!(steps, ["cross_entropy·grad", "to_dtype", "matmul aᵀb"]);
     Ok(())
 }

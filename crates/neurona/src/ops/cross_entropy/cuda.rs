@@ -2,9 +2,9 @@
 
 use super::{CrossEntropy, Reduction};
 use crate::Result;
-use crate::cuda::cut::{Module, Rows};
-use crate::cuda::kernel::Argument::{F64, I32, I64, Input, Null, Output, Workspace};
-use crate::cuda::kernel::{Grid, Kernel, Launches};
+use crate::cuda::cut::{Module, Rows, aligned};
+use crate::cuda::kernel::Argument::{self, F64, I32, I64, Input, Null, Output, Own, Workspace};
+use crate::cuda::kernel::{Grid, Kernel, Launch, Launches};
 use crate::cuda::{Gpu, Source};
 use crate::graph::ir::Operand;
 use crate::tensor::DType;
@@ -59,20 +59,66 @@ pub(super) fn forward(
     Ok(Box::new(Launches { launches, workspace: 16 * parts as usize, flops: (20 * rows * n) as u64 }))
 }
 
-pub(super) fn gradient(op: &CrossEntropy, inputs: &[Operand], gpu: &Gpu) -> Result<Box<dyn Kernel>> {
+pub(super) fn gradient(
+    op: &CrossEntropy,
+    inputs: &[Operand],
+    outputs: &[Operand],
+    gpu: &Gpu,
+) -> Result<Box<dyn Kernel>> {
     let x = &inputs[0].meta;
     let (rows, n) = (x.shape[0], x.shape[1]);
     let cut = Rows::new(x.dtype, rows, n);
-    let module = module(op, &cut, x.dtype, inputs[3].meta.dtype, gpu);
-    let (count, ignored) = (I64(rows as i64), I64(op.ignore_index));
-    let (mut launches, mut counted, mut parts) = (Vec::new(), Null, 0);
-    if op.reduction == Reduction::Mean && rows > FEW {
-        (counted, parts) = (Workspace(0), rows.div_ceil(FEW).min(128));
-        let arguments = vec![Input(2), count.clone(), ignored.clone(), counted.clone()];
-        launches.push(module.launch("cross_entropy_count", Grid::line(parts, 256), arguments)?);
-    }
-    let mut arguments = vec![Input(0), Input(1), Input(2), Input(3), Output(0), counted, I32(parts as i32), count];
-    arguments.extend([I64(n as i64), F64(f64::from_bits(op.label_smoothing)), ignored]);
+    let module = module(op, &cut, x.dtype, inputs[3].meta.dtype, gpu).of("GRADIENT", outputs[0].meta.dtype);
+    let (mut launches, counted) = count(op, Input(2), rows, &module)?;
+    let mut arguments = vec![Input(0), Input(1), Input(2), Input(3), Output(0)];
+    arguments.extend(counted.arguments(op, rows, n));
     launches.push(module.launch("cross_entropy_gradient", cut.grid(), arguments)?);
-    Ok(Box::new(Launches { launches, workspace: 8 * parts, flops: (20 * rows * n) as u64 }))
+    Ok(Box::new(Launches { launches, workspace: counted.bytes(), flops: (20 * rows * n) as u64 }))
+}
+
+/// Loss and gradient. Beside a mean over very many rows, which are counted first, it is one launch: the block that is
+/// done last adds up what all have left.
+pub(super) fn both(op: &CrossEntropy, inputs: &[Operand], outputs: &[Operand], gpu: &Gpu) -> Result<Box<dyn Kernel>> {
+    let x = &inputs[0].meta;
+    let (rows, n) = (x.shape[0], x.shape[1]);
+    let cut = Rows::new(x.dtype, rows, n);
+    let [loss, gradient] = [0, 1].map(|i| outputs[i].meta.dtype);
+    let module = module(op, &cut, x.dtype, loss, gpu).of("GRADIENT", gradient);
+    let (mut launches, counted) = count(op, Input(1), rows, &module)?;
+    let all = cut.grid();
+    // The mean of no rows is written too.
+    let blocks = all.blocks[0].clamp(1, 8 * gpu.multiprocessors as u32);
+    let losses = counted.bytes();
+    let mut arguments = vec![Input(0), Input(1), Input(2), Output(0), Output(1)];
+    arguments.extend([Workspace(losses), Own(gpu.zeros(4)?)]);
+    arguments.extend(counted.arguments(op, rows, n));
+    launches.push(module.launch("cross_entropy_both", Grid { blocks: [blocks, 1, 1], ..all }, arguments)?);
+    let workspace = losses + 8 * blocks as usize;
+    Ok(Box::new(Launches { launches, workspace, flops: (40 * rows * n) as u64 }))
+}
+
+/// Parts of the rows whose targets were counted before, from the workspace's start; none where blocks count themselves.
+struct Counted(usize);
+
+impl Counted {
+    fn bytes(&self) -> usize {
+        aligned(8 * self.0)
+    }
+
+    /// The last arguments of a kernel for gradients.
+    fn arguments(&self, op: &CrossEntropy, rows: usize, n: usize) -> [Argument; 6] {
+        let counted = if self.0 > 0 { Workspace(0) } else { Null };
+        let [parts, smoothing] = [I32(self.0 as i32), F64(f64::from_bits(op.label_smoothing))];
+        [counted, parts, I64(rows as i64), I64(n as i64), smoothing, I64(op.ignore_index)]
+    }
+}
+
+/// The launch that counts the rows of a mean, where there are too many for every block to do it.
+fn count(op: &CrossEntropy, targets: Argument, rows: usize, module: &Module<'_>) -> Result<(Vec<Launch>, Counted)> {
+    if op.reduction != Reduction::Mean || rows <= FEW {
+        return Ok((Vec::new(), Counted(0)));
+    }
+    let parts = rows.div_ceil(FEW).min(128);
+    let arguments = vec![targets, I64(rows as i64), I64(op.ignore_index), Workspace(0)];
+    Ok((vec![module.launch("cross_entropy_count", Grid::line(parts, 256), arguments)?], Counted(parts)))
 }

@@ -48,6 +48,15 @@ pub(crate) struct CrossEntropy {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct CrossEntropyGrad {
     pub of: CrossEntropy,
+    /// Set by the lowering pass: the type of the result, where it is not the logits'.
+    pub to: Option<DType>,
+}
+
+/// Loss and gradient in one pass, as the lowering pass joins them for GPUs. Operands: logits, targets, dloss. Results:
+/// loss, dlogits.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct CrossEntropyBoth {
+    pub gradient: CrossEntropyGrad,
 }
 
 impl CrossEntropy {
@@ -80,7 +89,7 @@ impl Operation for CrossEntropy {
         Ok(smallvec![Meta { shape: loss, dtype: x.dtype }, Meta { shape: t.shape.clone(), dtype: x.dtype }])
     }
     fn gradient(&self, at: &At<'_>) -> Result<Vec<Option<Tensor>>> {
-        let op = CrossEntropyGrad { of: self.clone() };
+        let op = CrossEntropyGrad { of: self.clone(), to: None };
         let dx = Tensor::apply(op, &[&at.inputs[0], &at.outputs[1], &at.inputs[1], &at.dy()?])?;
         Ok(vec![Some(dx), None])
     }
@@ -98,14 +107,28 @@ impl Operation for CrossEntropyGrad {
         "cross_entropy_grad"
     }
     fn outputs(&self, inputs: &[&Meta]) -> Result<Metas> {
-        one(inputs[0].clone())
+        one(Meta { shape: inputs[0].shape.clone(), dtype: self.to.unwrap_or(inputs[0].dtype) })
     }
     fn cpu(&self, inputs: &[Operand], _outputs: &[Operand]) -> Result<Box<dyn Kernel>> {
         let x = &inputs[0].meta;
         Ok(float_kernel!(x.dtype, T => cpu::Backward::<T>::new(x.shape[0], x.shape[1], self.of.options())))
     }
-    fn cuda(&self, inputs: &[Operand], _outputs: &[Operand], gpu: &Gpu) -> Result<GpuKernel> {
-        cuda::gradient(&self.of, inputs, gpu)
+    fn cuda(&self, inputs: &[Operand], outputs: &[Operand], gpu: &Gpu) -> Result<GpuKernel> {
+        cuda::gradient(&self.of, inputs, outputs, gpu)
+    }
+}
+
+impl Operation for CrossEntropyBoth {
+    fn name(&self) -> &'static str {
+        "cross_entropy·grad"
+    }
+    fn outputs(&self, inputs: &[&Meta]) -> Result<Metas> {
+        let loss = self.gradient.of.outputs(&inputs[..2])?.swap_remove(0);
+        let gradient = self.gradient.outputs(inputs)?.swap_remove(0);
+        Ok(smallvec![loss, gradient])
+    }
+    fn cuda(&self, inputs: &[Operand], outputs: &[Operand], gpu: &Gpu) -> Result<GpuKernel> {
+        cuda::both(&self.gradient.of, inputs, outputs, gpu)
     }
 }
 
