@@ -102,3 +102,30 @@ fn a_loss_is_the_same_when_its_plan_runs_again() -> Result<()> {
     }
     Ok(())
 }
+
+#[test]
+fn relu_is_undone_behind_a_product() -> Result<()> {
+    // Batch, input, hidden and output sizes: edges of tiles, rows that are no whole vectors, sums that several blocks share.
+    for [n, input, hidden, output] in [[8, 16, 24, 10], [5, 7, 9, 3], [64, 32, 84, 120], [2, 8, 16, 3000], [1, 1, 1, 1]]
+    {
+        for (dtype, allowed) in [(DType::F32, 1e-6), (DType::BF16, 1e-2), (DType::F64, 1e-14)] {
+            let pair = both(|gpu| {
+                let x = stream(5, [n, input], dtype, -1.0, 1.0)?.to(gpu)?;
+                let first = stream(6, [hidden, input], dtype, -1.0, 1.0)?.to(gpu)?.requires_grad()?;
+                let second = stream(7, [output, hidden], dtype, -1.0, 1.0)?.to(gpu)?;
+                let by = stream(8, [n, output], dtype, -1.0, 1.0)?.to(gpu)?;
+                let bias = stream(9, [hidden], dtype, -1.0, 1.0)?.to(gpu)?.requires_grad()?;
+                let hidden = x.linear(&first, Some(&bias))?.relu()?;
+                hidden.linear(&second, None)?.mul(&by)?.sum()?.backward()?;
+                let gradients = [first.grad(), bias.grad()].map(|g| numbers(&g.expect("backward was called")));
+                gradients.into_iter().collect::<Result<Vec<_>>>().map(|both| both.concat())
+            })?;
+            let Some([fused, plain]) = pair else { return Ok(()) };
+            let size = plain.iter().fold(1e-30f64, |most, x| most.max(x.abs()));
+            for (a, b) in fused.iter().zip(&plain) {
+                assert!((a - b).abs() <= allowed * size, "{n} {input} {hidden} {output} {dtype}: {a} and {b}");
+            }
+        }
+    }
+    Ok(())
+}

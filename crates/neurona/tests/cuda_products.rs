@@ -156,3 +156,22 @@ fn products() -> Result<()> {
         Ok(())
     })
 }
+
+#[test]
+fn products_between_relus() -> Result<()> {
+    on_gpu(|gpu, dtype| {
+        // Whole tiles, parts of tiles, rows that the copy engine does not take, sums that several blocks share.
+        for [n, input, hidden, output] in
+            [[256, 64, 128, 64], [200, 40, 264, 72], [33, 20, 84, 10], [16, 32, 64, 2048], [2, 8, 8, 8]]
+        {
+            let about = format!("{n} of {input}, {hidden} and {output}");
+            let inputs = [data(1, &[n, input], dtype)?, data(2, &[hidden, input], dtype)?];
+            let second = data(3, &[output, hidden], dtype)?;
+            same(&about, gpu, dtype, inputs, data(4, &[n, output], dtype)?, &|x, w| {
+                let second = second.to(x.device())?.to_dtype(x.dtype())?;
+                x.linear(w, None)?.relu()?.linear(&second, None)
+            })?;
+        }
+        Ok(())
+    })
+}

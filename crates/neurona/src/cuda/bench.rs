@@ -106,7 +106,7 @@ impl Problem {
                     let sizes = if transposed { [columns, rows] } else { [rows, columns] };
                     plain(Meta::new(sizes, dtype))
                 };
-                let op = MatMul { transpose_a, transpose_b, activation: Activation::None, wide: false };
+                let op = MatMul::new(transpose_a, transpose_b);
                 (op.into(), vec![matrix(m, k, transpose_a), matrix(k, n, transpose_b)])
             }
         };

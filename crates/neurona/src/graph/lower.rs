@@ -28,6 +28,7 @@ pub(crate) fn lower(ir: Ir, fuse: bool, device: Device, mixed: Option<DType>) ->
     };
     let ir = if fuse && device != Device::Cpu { loss::join_gradients(ir)? } else { ir };
     let ir = if fuse { fuse_relu(pool::mask_first(fold::batch_norm(ir)?, device)?, device)? } else { ir };
+    let ir = if fuse && device != Device::Cpu { fuse_relu_grad(ir)? } else { ir };
     let ir = layout::choose(ir)?;
     let ir = if fuse && device != Device::Cpu { layout::join_casts(ir)? } else { ir };
     let ir = elementwise::group(ir, fuse)?;
@@ -129,6 +130,30 @@ fn fuse_relu(ir: Ir, device: Device) -> Result<Ir> {
             }
             _ => Ok(smallvec![source]),
         }
+    })
+}
+
+/// A matrix product on a GPU takes the mask of a relu's gradient along while its result is in registers.
+fn fuse_relu_grad(ir: Ir) -> Result<Ir> {
+    let uses = ir.uses();
+    let fused: Vec<Option<Op>> = (ir.nodes.iter())
+        .map(|node| {
+            let Kind::Op(Op::ReluGrad(_)) = &node.kind else { return None };
+            let (dy, y) = (node.inputs[0], node.inputs[1]);
+            let Kind::Op(Op::MatMul(product)) = &ir.nodes[dy.node].kind else { return None };
+            let fits = uses.get(&dy) == Some(&1) && ir.meta(dy) == ir.meta(y);
+            product.with_mask(ir.nodes[dy.node].inputs.len()).filter(|_| fits)
+        })
+        .collect();
+    ir.rewrite(|new, index, mut node| {
+        if let Some(fused) = &fused[index] {
+            let y = node.inputs[1];
+            // The product without the mask is needed no more.
+            node.inputs = new.nodes[node.inputs[0].node].inputs.clone();
+            node.inputs.push(y);
+            node.kind = Kind::Op(fused.clone());
+        }
+        Ok(new.take(node))
     })
 }
 

@@ -13,6 +13,7 @@
 //   STAGES           ring length
 //   BLOCKS_PER_SM    1 or 2
 //   OUTPUT           1: the tile leaves as ELEMENT through shared memory; 0: f32 sums of shares of the work go to slots, for another kernel to add
+//   MASKED           1: a relu's result says which sums become zero; not decided at run time, as it costs registers
 //   OUT_BUFFERS      1 or 2: pieces of a group's output that leave at the same time
 // Dynamic shared memory in bytes: STAGES (2 DEPTH (TILE_M + TILE_N) + 16) + OUTPUT GROUPS OUT_BUFFERS 128 OUT_CHUNK, where OUT_CHUNK is 64, or
 // 32 if TILE_N / GROUPS_N is. At most 232448 in all, 115712 for two blocks per multiprocessor, 76800 for three.
@@ -28,6 +29,9 @@
 #endif
 #ifndef SCALE_ELEMENT
 #define SCALE_ELEMENT float
+#endif
+#ifndef MASKED
+#define MASKED 0
 #endif
 #ifndef TILE_M
 #define TILE_M 128
@@ -182,10 +186,26 @@ struct Finish {
     const BIAS_ELEMENT *bias;
     int columns; // values at the addresses
     int relu;
+    // With MASKED a relu's result [rows, columns]: sums become zero where it is not above zero. `first_row` is the group's first.
+    const ELEMENT *mask;
+    int rows, first_row;
     __device__ __forceinline__ void column(int at, float &above, float &below) const {
         float factor = scale && at < columns ? widen(scale[at]) : 1, term = bias && at < columns ? widen(bias[at]) : 0;
         above = above * factor + term;
         below = below * factor + term;
+    }
+    // The eight sums of a thread from this row of the group and this column on, in the order of wgmma: two columns each of this row
+    // and of the one eight below, and the same eight columns on.
+    __device__ __forceinline__ void hide(int row, int at, float *d) const {
+        struct __align__(4) Two { ELEMENT at[2]; };
+#pragma unroll
+        for (int i = 0; i < 8; i += 2) {
+            int down = first_row + row + (i & 2) * 4, across = at + (i & 4) * 2;
+            if (down >= rows || across >= columns) continue;
+            Two pair = *(const Two *)(mask + (i64)down * columns + across);
+            d[i] = widen(pair.at[0]) > 0 ? d[i] : 0;
+            d[i + 1] = widen(pair.at[1]) > 0 ? d[i + 1] : 0;
+        }
     }
 };
 
@@ -221,6 +241,7 @@ __device__ __forceinline__ void finish(Sums &sums, const Room &room, int group, 
 #pragma unroll
                     for (int i = 0; i < 8; ++i) d[i] = d[i] < 0 ? 0 : d[i];
                 }
+                if (MASKED) how.hide(64 * block + thread / 32 * 16 + lane / 4, first + chunk + column + lane % 4 * 2, d);
                 u32 place = row * (OUT_CHUNK * 2) + column * 2 + half;
                 store_matrices(buffer + swizzled(place), pack_pair(d[0], d[1], (ELEMENT *)0), pack_pair(d[2], d[3], (ELEMENT *)0),
                                pack_pair(d[4], d[5], (ELEMENT *)0), pack_pair(d[6], d[7], (ELEMENT *)0));

@@ -52,6 +52,12 @@ extern "C" __global__ void add_bias(const FROM *bias, TO *y, int k, int relu, i6
     }
 }
 
+// y = 0 in place where relu is not above zero.
+extern "C" __global__ void mask(const TO *relu, TO *y, i64 elements) {
+    for (i64 at = first_element(); at < elements; at += element_stride())
+        if (!(widen(relu[at]) > 0)) y[at] = narrow<TO>(Wide<TO>(0));
+}
+
 // Sums over rows of k channels: each block its share of the rows, one partial sum a channel; block = 256 threads.
 extern "C" __global__ void sum_rows(const FROM *dy, float *parts, int k, i64 rows) {
     take_turn();

@@ -80,6 +80,15 @@ pub(crate) fn relu(elements: usize, (y, dtype): (Argument, DType), gpu: &Gpu) ->
     })
 }
 
+/// Zeros, in place, where a relu's result of the same shape and type is not above zero.
+pub(crate) fn mask(elements: usize, relu: Argument, (y, dtype): (Argument, DType), gpu: &Gpu) -> Result<Launch> {
+    Ok(Launch {
+        function: gpu.function(&SOURCE, "mask", &types(dtype, dtype))?,
+        grid: Grid::over(elements),
+        arguments: vec![relu, y, Argument::I64(elements as i64)],
+    })
+}
+
 /// How many blocks share the rows of a sum over rows.
 pub(crate) fn sum_parts(rows: usize) -> usize {
     rows.div_ceil(256).clamp(1, 64)

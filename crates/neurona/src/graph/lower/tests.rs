@@ -44,10 +44,6 @@ fn convolution() -> Conv2d {
     Conv2d { options: Conv2dOptions::default(), activation: Activation::None, scaled: false }
 }
 
-fn product(transpose_a: bool, transpose_b: bool) -> MatMul {
-    MatMul { transpose_a, transpose_b, activation: Activation::None, wide: false }
-}
-
 #[test]
 fn images_change_layout_and_type_at_once() -> Result<()> {
     let mut graph = Graph::default();
@@ -96,12 +92,12 @@ fn layers() -> Result<(Graph, [Value; 3])> {
     let mut graph = Graph::default();
     let [x, first, bias, second, dy] =
         [vec![8, 16], vec![24, 16], vec![24], vec![10, 24], vec![8, 10]].map(|shape| graph.leaf(&shape, DType::F32));
-    let hidden = graph.op(product(false, true), &[x, first, bias])?;
+    let hidden = graph.op(MatMul::new(false, true), &[x, first, bias])?;
     let hidden = graph.op(Relu, &[hidden])?;
-    let y = graph.op(product(false, true), &[hidden, second])?;
-    let back = graph.op(product(false, false), &[dy, second])?;
+    let y = graph.op(MatMul::new(false, true), &[hidden, second])?;
+    let back = graph.op(MatMul::new(false, false), &[dy, second])?;
     let back = graph.op(ReluGrad, &[back, hidden])?;
-    let by_weight = graph.op(product(true, false), &[back, x])?;
+    let by_weight = graph.op(MatMul::new(true, false), &[back, x])?;
     let sum = Reduce { how: How::Sum, reduced: smallvec![true, false], wide: false };
     let by_bias = graph.op(sum, &[back])?;
     Ok((graph, [y, by_weight, by_bias]))
@@ -113,7 +109,18 @@ fn products_write_16_bits_for_those_who_take_them() -> Result<()> {
     let steps = graph.steps(&roots, Some(DType::BF16))?;
     // What is rounded are the leaves: x, two weights, dy.
     assert_eq!(steps.iter().filter(|step| *step == "to_dtype").count(), 4, "{steps:?}");
-    assert_eq!(steps.last().map(String::as_str), Some("sum"));
+    let products = ["matmul abᵀ·relu", "matmul abᵀ", "matmul ab·relu_grad", "matmul aᵀb", "sum"];
+    assert_eq!(steps.iter().filter(|step| *step != "to_dtype").collect::<Vec<_>>(), products.each_ref());
+    Ok(())
+}
+
+#[test]
+fn a_product_that_others_need_is_masked_behind_it() -> Result<()> {
+    let (graph, [y, by_weight, by_bias]) = layers()?;
+    let back = graph.0.nodes.iter().position(|node| matches!(node.kind, Kind::Op(Op::ReluGrad(_))));
+    let unmasked = graph.0.nodes[back.expect("the layers have one")].inputs[0];
+    let steps = graph.steps(&[y, by_weight, by_bias, unmasked], None)?;
+    assert_eq!(steps, ["matmul abᵀ·relu", "matmul abᵀ", "matmul ab", "relu_grad", "matmul aᵀb", "sum"]);
     Ok(())
 }
 
@@ -162,7 +169,7 @@ fn a_loss_for_several_gradients_is_computed_once() -> Result<()> {
 fn the_gradient_of_a_loss_has_16_bits_for_products() -> Result<()> {
     let (mut graph, loss, gradient) = loss(|graph, _| Ok(graph.leaf(&[], DType::F32)))?;
     let x = graph.leaf(&[8, 16], DType::F32);
-    let by_weight = graph.op(product(true, false), &[gradient, x])?;
+    let by_weight = graph.op(MatMul::new(true, false), &[gradient, x])?;
     let steps = graph.steps(&[loss, by_weight], Some(DType::F16))?;
     assert_eq!(steps, ["cross_entropy·grad", "to_dtype", "matmul aᵀb"]);
     Ok(())

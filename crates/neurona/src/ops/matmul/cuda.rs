@@ -59,6 +59,7 @@ impl Batch {
                 a,
                 b,
                 Argument::Null,
+                Argument::Null,
                 to.clone(),
                 to,
                 sizes([rows, columns, depth, part], [(m * k) as i64, (k * n) as i64], [count, 0]),
@@ -100,7 +101,7 @@ fn matmul(op: &MatMul, s: &Sizes, inputs: &[Operand], result: DType, units: Unit
     let mut macros = tile.macros();
     macros.extend([
         ("ELEMENT", cuda_type(a.dtype).into()),
-        ("BIAS_ELEMENT", cuda_type(inputs.get(2).map_or(a.dtype, |bias| bias.meta.dtype)).into()),
+        ("BIAS_ELEMENT", cuda_type(op.bias(inputs).map_or(a.dtype, |bias| bias.meta.dtype)).into()),
         ("RESULT_ELEMENT", cuda_type(result).into()),
         ("TRANSPOSE_A", i32::from(op.transpose_a).to_string()),
         ("TRANSPOSE_B", i32::from(op.transpose_b).to_string()),
@@ -112,12 +113,21 @@ fn matmul(op: &MatMul, s: &Sizes, inputs: &[Operand], result: DType, units: Unit
     let steps = [step(&a.shape, s.m * s.k), step(&b.shape, s.k * s.n)];
     let sizes = sizes([m, n, k, part as i32], steps, [batch, relu]);
 
-    let bias = if inputs.len() > 2 { Argument::Input(2) } else { Argument::Null };
+    let bias = op.bias(inputs).map_or(Argument::Null, |_| Argument::Input(2));
+    let mask = op.mask(inputs).map_or(Argument::Null, |_| Argument::Input(2));
     let sums = if parts > 1 { Argument::Workspace(0) } else { Argument::Null };
     let mut launches = vec![Launch {
         function: gpu.function(&SOURCE, "matmul", &macros)?,
         grid: Grid { blocks: [blocks, parts as u32, 1], threads: [tile.threads(), 1, 1], shared: 0 },
-        arguments: vec![Argument::Input(0), Argument::Input(1), bias.clone(), Argument::Output(0), sums.clone(), sizes],
+        arguments: vec![
+            Argument::Input(0),
+            Argument::Input(1),
+            bias.clone(),
+            mask.clone(),
+            Argument::Output(0),
+            sums.clone(),
+            sizes,
+        ],
     }];
     let elements = s.batch * s.m * s.n;
     if parts > 1 {
@@ -127,6 +137,7 @@ fn matmul(op: &MatMul, s: &Sizes, inputs: &[Operand], result: DType, units: Unit
             arguments: vec![
                 sums,
                 bias,
+                mask,
                 Argument::Output(0),
                 Argument::I64(elements as i64),
                 Argument::I32(n),

@@ -29,6 +29,8 @@ struct Product {
     /// The type of input 2, which is added to every row.
     bias: Option<DType>,
     relu: bool,
+    /// Input 2 is a relu's result, which says where the product becomes zero.
+    masked: bool,
 }
 
 /// Candidates, the likely best first; none where rows are not whole pieces of 16 bytes.
@@ -47,8 +49,9 @@ pub(super) fn candidates(
         b_transposed: op.transpose_b,
         dtype: inputs[0].meta.dtype,
         result: output.meta.dtype,
-        bias: inputs.get(2).map(|bias| bias.meta.dtype),
+        bias: op.bias(inputs).map(|bias| bias.meta.dtype),
         relu: op.activation == Activation::Relu,
+        masked: op.masked,
     };
     let Product { m, n, k, dtype, result, .. } = product;
     let inner = [if product.a_transposed { m } else { k }, if product.b_transposed { k } else { n }, n];
@@ -103,10 +106,15 @@ impl Product {
         self.bias.map_or(Argument::Null, |_| Argument::Input(2))
     }
 
+    fn mask(&self) -> Argument {
+        if self.masked { Argument::Input(2) } else { Argument::Null }
+    }
+
     fn module<'a>(&self, tile: &Tile, gpu: &'a Gpu) -> Module<'a> {
         let module = tile.module(gpu, &SOURCE, self.dtype);
         let module = module.with("A_ROWS", u8::from(self.a_transposed)).with("B_ROWS", u8::from(!self.b_transposed));
-        module.of("BIAS_ELEMENT", self.bias.unwrap_or(DType::F32)).of("OUT_ELEMENT", self.result)
+        let module = module.of("BIAS_ELEMENT", self.bias.unwrap_or(DType::F32)).of("OUT_ELEMENT", self.result);
+        module.with("MASKED", u8::from(self.masked))
     }
 }
 
@@ -116,7 +124,7 @@ fn whole(product: &Product, tile: Tile, gpu: &Gpu) -> Result<Launch> {
     let piece = Piece::Box { sizes: vec![n, m], piece: vec![tile.out_chunk(), 64] };
     let out = Argument::Map(Slot::Output(0), TensorMap { dtype, piece });
     let sizes = [m, n, k, usize::from(relu)].map(|x| Argument::I32(x as i32));
-    let arguments = [vec![a, b, out, product.bias()], sizes.to_vec()].concat();
+    let arguments = [vec![a, b, out, product.bias(), product.mask()], sizes.to_vec()].concat();
     let tiles = m.div_ceil(tile.m) * n.div_ceil(tile.n);
     let blocks = tiles.min(gpu.multiprocessors * tile.blocks);
     let grid = Grid { shared: tile.shared() as u32, ..Grid::line(blocks, tile.threads()) };
@@ -136,7 +144,8 @@ fn shared(product: &Product, tile: Tile, gpu: &Gpu) -> Result<Launches> {
     let grid = Grid { shared: tile.shared() as u32, ..Grid::line(shares, tile.threads()) };
     let multiply = module.launch("matmul_hopper_shares", grid, arguments)?;
     let sizes = numbers(&[m, n, tiles_m, tiles_n, steps, shares, usize::from(relu)]);
-    let arguments = [vec![Argument::Workspace(0), product.bias(), Argument::Output(0)], sizes].concat();
+    let (bias, mask) = (product.bias(), product.mask());
+    let arguments = [vec![Argument::Workspace(0), bias, mask, Argument::Output(0)], sizes].concat();
     let blocks = (m * n / 4).div_ceil(32) as u32;
     let grid = Grid { blocks: [blocks, 1, 1], threads: [32, slices(shares, tiles) as u32, 1], shared: 0 };
     let launches = vec![multiply, module.launch("matmul_hopper_sum", grid, arguments)?];

@@ -47,10 +47,13 @@ __device__ __forceinline__ R finish(A sum, const BIAS_ELEMENT *bias, int column,
     return narrow<R>(sum);
 }
 
+// The gradient by what relu was applied to: of a product, where relu's result is above zero.
+__device__ __forceinline__ R masked(R value, R relu) { return widen(relu) > 0 ? value : narrow<R>(Wide<R>(0)); }
+
 // Blocks: x over products and their tiles, columns fastest; y over parts of the depth. With several parts the sums go to
 // `parts` [part][product][m][n], and `matmul_finish` adds them.
 extern "C" __global__ void __launch_bounds__(Tile::THREADS, RESIDENT)
-matmul(const T *__restrict__ a, const T *__restrict__ b, const BIAS_ELEMENT *__restrict__ bias, R *__restrict__ c, A *__restrict__ parts, const Sizes size) {
+matmul(const T *__restrict__ a, const T *__restrict__ b, const BIAS_ELEMENT *__restrict__ bias, const R *__restrict__ mask, R *__restrict__ c, A *__restrict__ parts, const Sizes size) {
     take_turn();
     __shared__ typename Tile::Shared shared;
     const int across = (size.n + TILE_N - 1) / TILE_N;
@@ -74,16 +77,22 @@ matmul(const T *__restrict__ a, const T *__restrict__ b, const BIAS_ELEMENT *__r
         Quad<R> quad;
 #pragma unroll
         for (int l = 0; l < 4; l++) quad.at[l] = finish(values.at[l], bias, min(column + j + l, size.n - 1), size.relu);
+        if (mask) {
+            const R *from = mask + batch * product + at;
+#pragma unroll
+            for (int l = 0; l < 4; l++) quad.at[l] = masked(quad.at[l], from[min(l, count - 1)]);
+        }
         write_quad(to + at, quad, count, vector);
     });
 }
 
 // Adds the parts in their order.
-extern "C" __global__ void matmul_finish(const A *__restrict__ parts, const BIAS_ELEMENT *__restrict__ bias, R *__restrict__ c, const i64 elements, const int n, const int count, const int relu) {
+extern "C" __global__ void matmul_finish(const A *__restrict__ parts, const BIAS_ELEMENT *__restrict__ bias, const R *__restrict__ mask, R *__restrict__ c, const i64 elements, const int n, const int count, const int relu) {
     take_turn();
     for (i64 at = first_element(); at < elements; at += element_stride()) {
         A sum = A(0);
         for (int part = 0; part < count; part++) sum += parts[part * elements + at];
-        c[at] = finish(sum, bias, (int)(at % n), relu);
+        R value = finish(sum, bias, (int)(at % n), relu);
+        c[at] = mask ? masked(value, mask[at]) : value;
     }
 }

@@ -7,6 +7,7 @@
 //   b    the same of n, B_CHUNK, TILE_N
 //   out  tiled map: sizes {n, m}, box {OUT_CHUNK, 64}, swizzle 2 OUT_CHUNK bytes
 //   bias [n] or null: out = relu(A B + bias)
+//   mask [m, n] of the result's type, with MASKED: out is zero where it is not above zero
 // matmul_hopper (OUTPUT = 1): grid min(tiles, multiprocessors BLOCKS_PER_SM); block THREADS; dynamic shared memory as hopper.cuh says.
 // matmul_hopper_shares (OUTPUT = 0): grid shares, at most tiles steps; then
 // matmul_hopper_sum: grid m n / 128 rounded up; block (32, slices of slots summed at a time, at most 32); result in OUT_ELEMENT.
@@ -43,7 +44,7 @@ struct Tile {
 };
 
 HOPPER_KERNEL matmul_hopper(const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap b, const __grid_constant__ TensorMap out,
-                            const BIAS_ELEMENT *bias, int m, int n, int k, int relu) {
+                            const BIAS_ELEMENT *bias, const ELEMENT *mask, int m, int n, int k, int relu) {
     take_turn();
     extern __shared__ __align__(1024) unsigned char shared[];
     Room room(shared);
@@ -64,7 +65,7 @@ HOPPER_KERNEL matmul_hopper(const __grid_constant__ TensorMap a, const __grid_co
             Sums sums;
             multiply(sums, room, walk, steps, group);
             int column = tile.column + group / GROUPS_M * GROUP_COLUMNS, row = tile.row + group % GROUPS_M * GROUP_ROWS;
-            finish(sums, room, group, piece, column, Finish{0, bias, n, relu},
+            finish(sums, room, group, piece, column, Finish{0, bias, n, relu, mask, m, row},
                    [&](u32 from, int down, int across) {
                        if (threadIdx.x % 128) return;
                        store_2d(&out, from, column + across, row + down);
@@ -104,8 +105,8 @@ HOPPER_KERNEL matmul_hopper_shares(const __grid_constant__ TensorMap a, const __
 #ifndef OUT_ELEMENT
 #define OUT_ELEMENT ELEMENT
 #endif
-extern "C" __global__ void matmul_hopper_sum(const float *slots, const BIAS_ELEMENT *bias, OUT_ELEMENT *out, int m, int n, int tiles_m,
-                                             int tiles_n, int steps, int shares, int relu) {
+extern "C" __global__ void matmul_hopper_sum(const float *slots, const BIAS_ELEMENT *bias, const OUT_ELEMENT *mask, OUT_ELEMENT *out, int m, int n,
+                                             int tiles_m, int tiles_n, int steps, int shares, int relu) {
     take_turn();
     __shared__ float4 parts[32][32];
     u32 quarter = n / 4;
@@ -127,7 +128,9 @@ extern "C" __global__ void matmul_hopper_sum(const float *slots, const BIAS_ELEM
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
         float value = bias ? all[i] + widen(bias[column + i]) : all[i];
-        out[(i64)row * n + column + i] = narrow<OUT_ELEMENT>(relu && value < 0 ? 0.0f : value);
+        i64 at = (i64)row * n + column + i;
+        bool zero = relu && value < 0 || MASKED && !(widen(mask[at]) > 0);
+        out[at] = narrow<OUT_ELEMENT>(zero ? 0.0f : value);
     }
 }
 #endif

@@ -24,6 +24,9 @@ pub(crate) struct MatMul {
     pub activation: Activation,
     /// Set by the lowering pass: f32 results from 16-bit operands.
     pub wide: bool,
+    /// Set by the lowering pass, for GPUs: the third operand is no bias but a relu's result, of the product's shape and
+    /// type. Where it is not above zero the product becomes zero: the gradient by what relu was applied to.
+    pub masked: bool,
 }
 
 /// Sizes of the product.
@@ -36,6 +39,27 @@ struct Sizes {
 }
 
 impl MatMul {
+    /// A product of two stored so.
+    pub fn new(transpose_a: bool, transpose_b: bool) -> Self {
+        MatMul { transpose_a, transpose_b, activation: Activation::None, wide: false, masked: false }
+    }
+
+    /// What is added to each row.
+    fn bias<'a, T>(&self, inputs: &'a [T]) -> Option<&'a T> {
+        inputs.get(2).filter(|_| !self.masked)
+    }
+
+    /// The type of the relu's result.
+    fn mask(&self, inputs: &[Operand]) -> Option<DType> {
+        inputs.get(2).filter(|_| self.masked).map(|mask| mask.meta.dtype)
+    }
+
+    /// The product as the gradient by what a relu was applied to, whose result is one more operand.
+    pub fn with_mask(&self, operands: usize) -> Option<Op> {
+        let plain = operands == 2 && self.activation == Activation::None && !self.masked;
+        plain.then(|| MatMul { masked: true, ..self.clone() }.into())
+    }
+
     fn sizes(&self, a: &Meta, b: &Meta) -> Option<Sizes> {
         let ((batch_a, ra, ca), (batch_b, rb, cb)) = match (&a.shape[..], &b.shape[..]) {
             (&[ra, ca], &[rb, cb]) => ((1, ra, ca), (1, rb, cb)),
@@ -55,7 +79,11 @@ impl Operation for MatMul {
     }
     fn describe(&self) -> String {
         let t = |t: bool| if t { "ᵀ" } else { "" };
-        let relu = if self.activation == Activation::Relu { "·relu" } else { "" };
+        let relu = match self.activation {
+            Activation::Relu => "·relu",
+            Activation::None if self.masked => "·relu_grad",
+            Activation::None => "",
+        };
         format!("matmul a{}b{}{relu}", t(self.transpose_a), t(self.transpose_b))
     }
     fn outputs(&self, inputs: &[&Meta]) -> Result<Metas> {
@@ -67,7 +95,7 @@ impl Operation for MatMul {
         let s = self.sizes(a, b).ok_or_else(|| bad("the inner sizes differ"))?;
         // Mixed precision leaves the bias in f32.
         let fits = |m: &Meta| m.dtype == a.dtype || a.dtype.compute() != a.dtype && m.dtype == DType::F32;
-        if inputs.get(2).is_some_and(|bias| bias.shape[..] != [s.n] || !fits(bias)) {
+        if self.bias(inputs).is_some_and(|bias| bias.shape[..] != [s.n] || !fits(bias)) {
             let operands = [("left", a), ("right", b), ("bias", inputs[2])];
             return Err(Error::operands("matmul", "the bias does not fit the columns", &operands));
         }
@@ -83,10 +111,7 @@ impl Operation for MatMul {
     }
     fn gradient(&self, at: &At<'_>) -> Result<Vec<Option<Tensor>>> {
         let (a, b, dy) = (&at.inputs[0], &at.inputs[1], &at.dy()?);
-        let product = |x: &Tensor, tx: bool, y: &Tensor, ty: bool| {
-            let op = MatMul { transpose_a: tx, transpose_b: ty, activation: Activation::None, wide: false };
-            Tensor::apply(op, &[x, y])
-        };
+        let product = |x: &Tensor, tx: bool, y: &Tensor, ty: bool| Tensor::apply(MatMul::new(tx, ty), &[x, y]);
         // y = A·B: dA = dy·Bᵀ, dB = Aᵀ·dy; with A or B stored transposed, the transposes of these.
         let by_a = at.when(0, || match self.transpose_a {
             false => product(dy, false, b, !self.transpose_b)?.sum_to(a.shape()),
@@ -134,7 +159,7 @@ impl Operation for MatMul {
         choose(&problem, inputs, outputs, candidates, vendor, gpu)
     }
     fn with_relu(&self) -> Option<Op> {
-        Some(MatMul { activation: Activation::Relu, ..self.clone() }.into())
+        (!self.masked).then(|| MatMul { activation: Activation::Relu, ..self.clone() }.into())
     }
 }
 
@@ -174,7 +199,7 @@ impl Tensor {
             let full: Shape = batch.iter().copied().chain([rows, columns]).collect();
             x.broadcast_to(full)?.reshape([batch.numel(), rows, columns])
         };
-        let op = MatMul { transpose_a: false, transpose_b: false, activation: Activation::None, wide: false };
+        let op = MatMul::new(false, false);
         if a.shape()[a.rank() - 1] != b.shape()[b.rank() - 2] {
             return Err(wrong("the inner sizes differ"));
         }
@@ -209,7 +234,7 @@ impl Tensor {
             return Err(wrong(format!("input has {got} features but the weight expects {inner}")));
         }
         let lead: Shape = self.shape()[..self.rank() - 1].iter().copied().collect();
-        let op = MatMul { transpose_a: false, transpose_b: true, activation: Activation::None, wide: false };
+        let op = MatMul::new(false, true);
         let product = |x: &Tensor| match bias {
             Some(b) => Tensor::apply(op, &[x, weight, b]),
             None => Tensor::apply(op, &[x, weight]),

@@ -38,7 +38,7 @@ pub(super) fn candidates(
         problem.w.step = 0;
     }
     let (mut before, mut workspace, mut bias) = (Vec::new(), 0, Slot::Null);
-    if let Some(operand) = inputs.get(2) {
+    if let Some(operand) = op.bias(inputs) {
         problem.bias = true;
         bias = Slot::Input(2);
         if operand.meta.dtype != out {
@@ -48,12 +48,16 @@ pub(super) fn candidates(
         }
     }
     // Its own relu turns NaN into 0, and a network that has gone astray would look well.
+    let elements = s.batch * s.m * s.n;
     let after = match op.activation {
-        Activation::Relu => vec![pack::relu(s.batch * s.m * s.n, (Argument::Output(0), out), gpu)?],
-        _ => Vec::new(),
+        Activation::Relu => vec![pack::relu(elements, (Argument::Output(0), out), gpu)?],
+        Activation::None if op.masked => {
+            vec![pack::mask(elements, Argument::Input(2), (Argument::Output(0), out), gpu)?]
+        }
+        Activation::None => Vec::new(),
     };
     let operands = Operands { x: Slot::Input(0), w: Slot::Input(1), y: Slot::Output(0), bias };
-    let flops = 2 * (s.batch * s.m * s.n * s.k) as u64;
+    let flops = 2 * (elements * s.k) as u64;
     let plans = match name {
         Some(name) => cublas.plan(&problem, LIMITS, name)?.into_iter().collect(),
         None => cublas.plans(&problem, LIMITS)?,
