@@ -127,6 +127,39 @@ fn mixed_precision_stays_close() -> Result<()> {
 }
 
 #[test]
+fn a_label_that_is_no_class_is_an_error_when_something_is_read() -> Result<()> {
+    on_gpu(|gpu| {
+        let net = Linear::new(3, 4)?;
+        net.to(gpu)?;
+        let x = Tensor::ones([5, 3], DType::F32)?.to(gpu)?;
+        let mut optimizer = Sgd::new(net.parameters(), 0.0);
+        let mut step = |labels: [i64; 5]| -> Result<Tensor> {
+            optimizer.zero_grad();
+            let loss = net.forward(&x)?.cross_entropy(&Tensor::from(labels).to(gpu)?)?;
+            loss.backward()?;
+            optimizer.step()?;
+            Ok(loss)
+        };
+        assert!(step([0, 1, 2, 3, -100])?.item::<f32>()?.is_finite());
+        // Launched kernel by kernel, captured, replayed; some steps later, too.
+        for label in [4, -1, i64::MAX, i64::MIN, 4, 4] {
+            step([0, label, 2, 3, 1])?;
+            let error = step([0, 1, 2, 3, 0])?.item::<f32>().unwrap_err().to_string();
+            let told = ["of image 1 of a batch is not between 0 and 3", "cross_entropy", file!()];
+            assert!(told.iter().all(|text| error.contains(text)), "{error}");
+            assert!(error.contains(&label.to_string()) || error.contains("or beyond"), "{error}");
+            // It is told once.
+            assert!(step([0, 1, 2, 3, -100])?.item::<f32>().is_ok());
+        }
+        // The loss alone finds it as well.
+        let loss = net.forward(&x)?.cross_entropy(&Tensor::from([0i64, 9, 2, 3, 1]).to(gpu)?)?;
+        assert!(loss.item::<f32>().unwrap_err().to_string().contains("label 9 of image 1"));
+        assert!(net.weight.get()?.to_vec::<f32>().is_ok());
+        Ok(())
+    })
+}
+
+#[test]
 fn old_values_stay_true() -> Result<()> {
     on_gpu(|gpu| {
         let net = Linear::new(3, 2)?;

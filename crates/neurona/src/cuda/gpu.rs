@@ -2,6 +2,7 @@
 
 use super::compiler::{self, Compiled, Source};
 use super::driver::{self, check};
+use super::fault::Faults;
 use super::kernel::Function;
 use super::memory::Block;
 use super::transfer::Transfers;
@@ -27,6 +28,7 @@ pub(crate) struct Gpu {
     modules: Mutex<HashMap<String, Loading>>,
     pub pool: Pool,
     pub transfers: Mutex<Transfers>,
+    pub faults: Faults,
 }
 
 // SAFETY: the driver's handles may be used from any thread; what is not safe to do at once is behind locks.
@@ -101,6 +103,7 @@ impl Gpu {
             modules: Mutex::default(),
             pool: Pool::of_gpu(index),
             transfers: Mutex::new(Transfers::new(stream)?),
+            faults: Faults::default(),
         })
     }
 

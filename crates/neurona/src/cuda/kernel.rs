@@ -4,9 +4,11 @@
 //! graph and replayed, so nothing here may depend on the state of the program at the time of a launch.
 
 use super::driver::check;
+use super::fault::Fault;
 use super::gpu::Stream;
 use super::tensor_map::TensorMap;
 use crate::cpu::storage::Storage;
+use crate::error::Place;
 use crate::{Error, Result};
 use cudarc::driver::sys;
 use std::ffi::c_void;
@@ -31,6 +33,9 @@ pub(crate) trait Kernel: Send + Sync {
     fn flops(&self) -> u64 {
         0
     }
+
+    /// Tells it where it stands in the model and in the program, for errors that it finds while it runs.
+    fn stand_at(&self, _place: &Place) {}
 }
 
 /// A part of a step that the driver takes in one go.
@@ -158,6 +163,8 @@ pub(crate) enum Argument {
     Map(Slot, TensorMap),
     /// Memory of the step's own, which keeps from run to run what kernels leave there.
     Own(Arc<Storage>),
+    /// Where the kernel says that a class number is none.
+    Fault(Arc<Fault>),
 }
 
 impl Argument {
@@ -188,6 +195,7 @@ impl Argument {
             Argument::Addresses(slots) => slots.iter().for_each(|slot| to.extend(address(*slot))),
             Argument::Map(slot, map) => to.extend(map.encode(slot.address(io))?),
             Argument::Own(storage) => to.extend(storage.address().to_ne_bytes()),
+            Argument::Fault(fault) => to.extend(fault.address().to_ne_bytes()),
         }
         Ok(())
     }
@@ -275,6 +283,13 @@ impl Kernel for Launches {
     }
     fn flops(&self) -> u64 {
         self.flops
+    }
+    fn stand_at(&self, place: &Place) {
+        for argument in self.launches.iter().flat_map(|launch| &launch.arguments) {
+            if let Argument::Fault(fault) = argument {
+                fault.stand_at(place);
+            }
+        }
     }
 }
 

@@ -8,6 +8,7 @@ mod compiler;
 pub(crate) mod cut;
 pub(crate) mod driver;
 pub(crate) mod elementwise;
+pub(crate) mod fault;
 pub(crate) mod gpu;
 pub(crate) mod hopper;
 pub(crate) mod index;

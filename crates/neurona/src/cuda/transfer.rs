@@ -229,7 +229,8 @@ impl Gpu {
         Ok(host)
     }
 
-    /// Reads device memory while the stream is held; waits for the work that writes it.
+    /// Reads device memory while the stream is held; waits for the work that writes it. An error also when a step has
+    /// found something wrong with its operands meanwhile.
     pub fn read(&self, address: u64, bytes: &mut [u8], stream: Stream) -> Result<()> {
         if bytes.is_empty() {
             return Ok(());
@@ -238,8 +239,9 @@ impl Gpu {
         unsafe {
             let code = sys::cuMemcpyDtoHAsync_v2(bytes.as_mut_ptr().cast(), address, bytes.len(), stream.0);
             check(code, || format!("copy {} bytes from the GPU", bytes.len()))?;
-            check(sys::cuStreamSynchronize(stream.0), || "wait for the GPU".into())
+            check(sys::cuStreamSynchronize(stream.0), || "wait for the GPU".into())?;
         }
+        self.faults.check()
     }
 
     /// Adds a copy within device memory to the stream.

@@ -206,6 +206,9 @@ impl Plan {
                 None => Machine::new(op, &inputs, &outputs, device),
             };
             let kernel = kernel.map_err(|e| e.at(node.place.clone()))?;
+            if let Machine::Cuda(kernel) = &kernel {
+                kernel.stand_at(&node.place);
+            }
             let step = plan.steps.len();
             let first = plan.entries.len();
             for v in &node.inputs {

@@ -59,7 +59,7 @@ impl NLLLoss {
         self
     }
 
-    /// The loss. A target that is no class gives NaN.
+    /// The loss. A target that is no class is an error, or gives NaN where looking at it would mean to wait for it.
     #[track_caller]
     pub fn forward(&self, input: &Tensor, target: &Tensor) -> Result<Tensor> {
         let NLLLoss { reduction, ignore_index, ref weight } = *self;

@@ -71,7 +71,7 @@ impl Tally {
 
 /// The class of every image, where that is what labels say; `given` are the labels as the batch came with them. One
 /// that is no class is an error: as a target it would only make the loss NaN. Labels that lie on a GPU are not looked
-/// at, since that would make it wait.
+/// at, since that would make it wait: the loss finds those there, and the next read of anything tells.
 pub(super) fn classes(output: &Tensor, given: &Tensor, labels: &Tensor, classifies: bool) -> Result<Option<Tensor>> {
     let (rows, count) = match output.shape()[..] {
         [rows, count] if count > 0 && (classifies || !labels.dtype().is_float()) => (rows, count),

@@ -67,3 +67,11 @@ template <class A> __device__ __forceinline__ A block_sum(A x, A *room) {
 // This thread's number among all, and how many there are: for loops over elements that any grid covers.
 __device__ __forceinline__ i64 first_element() { return (i64)blockIdx.x * blockDim.x + threadIdx.x; }
 __device__ __forceinline__ i64 element_stride() { return (i64)gridDim.x * blockDim.x; }
+
+// Tells the host that element `at` of the operands is a number that does not fit (see fault.rs). Of several any one is
+// told; which, decides nothing that is computed.
+__device__ __forceinline__ void report(volatile u64 *fault, i64 at, i64 value) {
+    i64 least = -2147483647 - 1, most = 2147483647;
+    i64 near = value < least ? least : value > most ? most : value;
+    *fault = (u64)(at + 1) << 32 | (u32)near;
+}

@@ -7,7 +7,7 @@ use crate::{Error, Result};
 
 impl Tensor {
     /// Log-probabilities against class numbers: minus the weighted log-probability of each row's class, smoothed.
-    /// A target that is no class gives NaN.
+    /// A target that is no class is an error where it is there already, in host memory, and gives NaN elsewhere.
     #[track_caller]
     pub(crate) fn nll_with(
         &self,
@@ -27,6 +27,7 @@ impl Tensor {
         if !self.dtype().is_float() || target.dtype() != DType::I64 {
             return wrong("needs a floating-point input and i64 targets");
         }
+        self.check_classes(op, target, &options)?;
         let (classes, zero) = (self.shape()[1], Tensor::zeros((), self.dtype())?);
         let weight = weight.map(|w| self.weight_of_classes(op, w)).transpose()?;
         let chosen = target.unsqueeze(1)?.eq(&Tensor::arange(classes)?.to(self.device())?)?;

@@ -96,7 +96,7 @@ __device__ __forceinline__ W row_scale(const L *dloss, i64 row, double count) {
 // itself, several leave partial sums.
 extern "C" __global__ void cross_entropy(const T *__restrict__ x, const i64 *__restrict__ targets, L *__restrict__ loss,
                                          L *__restrict__ logs, double *__restrict__ partial, i64 rows, i64 n, double smoothing,
-                                         i64 ignored) {
+                                         i64 ignored, u64 *fault) {
     take_turn();
     __shared__ double room[33];
     double losses = 0, count = 0;
@@ -108,6 +108,7 @@ extern "C" __global__ void cross_entropy(const T *__restrict__ x, const i64 *__r
         i64 target = targets[row];
         logs[row] = narrow<L>((Wide<L>)known.log_total);
         W own = target == ignored ? 0 : known.loss(from, n, target, smoothing);
+        if (target != ignored && (target < 0 || target >= n)) report(fault, row, target);
         if (REDUCTION == 0) loss[row] = narrow<L>((Wide<L>)own);
         losses += own, count += target != ignored;
     }
@@ -162,7 +163,8 @@ extern "C" __global__ void cross_entropy_gradient(const T *__restrict__ x, const
 // the order of the blocks. `arrived` is 0 before the launch, and again after it.
 extern "C" __global__ void cross_entropy_both(const T *__restrict__ x, const i64 *__restrict__ targets, const L *__restrict__ dloss,
                                               L *__restrict__ loss, G *__restrict__ dx, volatile double *partial, u32 *arrived,
-                                              const double *__restrict__ counted, int parts, i64 rows, i64 n, double smoothing, i64 ignored) {
+                                              const double *__restrict__ counted, int parts, i64 rows, i64 n, double smoothing, i64 ignored,
+                                              u64 *fault) {
     __shared__ double room[33];
     __shared__ bool last;
     double losses = 0, count = counted_rows(targets, rows, ignored, counted, parts, room);
@@ -175,6 +177,7 @@ extern "C" __global__ void cross_entropy_both(const T *__restrict__ x, const i64
         write_gradient(from, dx + row * n, n, target, known.top, known.log_total, row_scale(dloss, row, count), smoothing, ignored);
         if (row_lane() > 0) continue;
         W own = target == ignored ? 0 : known.loss(from, n, target, smoothing);
+        if (target != ignored && (target < 0 || target >= n)) report(fault, row, target);
         if (REDUCTION == 0) loss[row] = narrow<L>((Wide<L>)own);
         losses += own;
     }

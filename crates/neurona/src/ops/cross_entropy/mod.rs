@@ -9,7 +9,7 @@ use crate::cpu::kernel::Kernel;
 use crate::cuda::{Gpu, GpuKernel};
 use crate::graph::ir::Operand;
 use crate::graph::node::Metas;
-use crate::tensor::{DType, Meta, Shape, Tensor, here};
+use crate::tensor::{DType, Device, Meta, Shape, Tensor, here};
 use crate::{Error, Result};
 pub use cpu::Reduction;
 use smallvec::smallvec;
@@ -146,7 +146,8 @@ impl Tensor {
         self.cross_entropy_with(target, CrossEntropyOptions::default())
     }
 
-    /// Cross-entropy with options. Targets are class numbers (i64 `[n]`) or probabilities `[n, classes]`.
+    /// Cross-entropy with options. Targets are class numbers (i64 `[n]`) or probabilities `[n, classes]`. A class that is
+    /// not there is an error: of targets in host memory here, of those on a GPU when something is read from it next.
     ///
     /// ```
     /// use neurona::{CrossEntropyOptions, Tensor};
@@ -166,7 +167,29 @@ impl Tensor {
             label_smoothing: options.label_smoothing.to_bits(),
             ignore_index: options.ignore_index,
         };
-        Tensor::apply(op, &[self, target])
+        let loss = Tensor::apply(op, &[self, target])?;
+        self.check_classes("cross_entropy", target, &options)?;
+        Ok(loss)
+    }
+
+    /// An error when targets that are there already name classes that are not. Those on a GPU are found by its kernel;
+    /// others that are still to be computed give NaN.
+    #[track_caller]
+    pub(crate) fn check_classes(&self, op: &'static str, target: &Tensor, options: &CrossEntropyOptions) -> Result<()> {
+        let classes = self.shape()[1];
+        let state = target.node.state();
+        let Some(targets) = state.values[target.out].as_ref().filter(|s| s.device() == Device::Cpu) else {
+            return Ok(());
+        };
+        let valid = |t: i64| t == options.ignore_index || (0..classes as i64).contains(&t);
+        match targets.read::<i64>()[..target.numel()].iter().enumerate().find(|(_, t)| !valid(**t)) {
+            Some(_) if classes == 0 => Err(self.error(op, "there are no classes")),
+            Some((image, label)) => {
+                let last = classes - 1;
+                Err(self.error(op, format!("label {label} of image {image} of a batch is not between 0 and {last}")))
+            }
+            None => Ok(()),
+        }
     }
 
     /// Cross-entropy with a weight for each class. The mean over class numbers is divided by the weights of the
@@ -225,5 +248,28 @@ impl Tensor {
             return Err(Error::operands("cross_entropy", problem, &operands).at(here()));
         }
         self.log_softmax(1)?.soft_nll_with(target, weight, options)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_that_are_no_classes_are_errors() -> Result<()> {
+        let x = Tensor::from([[0.0f32, 1.0], [1.0, 0.0]]);
+        let problem = |targets: [i64; 2], o: CrossEntropyOptions| {
+            x.cross_entropy_with(&Tensor::from(targets), o).err().map(|e| e.to_string())
+        };
+        let plain = CrossEntropyOptions::default();
+        assert!(
+            problem([0, 2], plain).is_some_and(|e| e.contains("label 2 of image 1 of a batch is not between 0 and 1"))
+        );
+        assert!(problem([-1, 0], plain).is_some_and(|e| e.contains("label -1 of image 0")));
+        assert_eq!(problem([-100, 1], plain), None);
+        assert_eq!(problem([7, 1], CrossEntropyOptions { ignore_index: 7, ..plain }), None);
+        let weights = Tensor::from([1.0f32, 2.0]);
+        assert!(x.cross_entropy_weighted(&Tensor::from([0i64, 5]), &weights, plain).is_err());
+        Ok(())
     }
 }
