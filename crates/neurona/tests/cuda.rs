@@ -110,11 +110,11 @@ fn same_bits_every_time() -> Result<()> {
 
 #[test]
 fn mixed_precision_stays_close() -> Result<()> {
-    on_gpu(|gpu| {
-        let wide = train(&course_cnn()?, gpu, 8, 4)?;
+    fn close<N: Forward>(gpu: Device, make: impl Fn() -> Result<N>) -> Result<()> {
+        let wide = train(&make()?, gpu, 8, 4)?;
         for (dtype, allowed) in [(DType::BF16, 0.05), (DType::F16, 0.01)] {
             set_autocast(Some(dtype))?;
-            let net = course_cnn()?;
+            let net = make()?;
             let mixed = train(&net, gpu, 8, 4);
             set_autocast(None)?;
             let mixed = mixed?;
@@ -123,7 +123,8 @@ fn mixed_precision_stays_close() -> Result<()> {
             assert!(net.named_parameters().iter().all(|(_, p)| p.get().unwrap().dtype() == DType::F32));
         }
         Ok(())
-    })
+    }
+    on_gpu(|gpu| close(gpu, course_cnn).and_then(|()| close(gpu, Lab::new)))
 }
 
 #[test]

@@ -162,7 +162,7 @@ extern "C" __global__ void cross_entropy_gradient(const T *__restrict__ x, const
 // Loss and gradient. Each block leaves the sum of its losses in `partial`, and the one that is done last adds them up, in
 // the order of the blocks. `arrived` is 0 before the launch, and again after it.
 extern "C" __global__ void cross_entropy_both(const T *__restrict__ x, const i64 *__restrict__ targets, const L *__restrict__ dloss,
-                                              L *__restrict__ loss, G *__restrict__ dx, volatile double *partial, u32 *arrived,
+                                              L *__restrict__ loss, L *__restrict__ logs, G *__restrict__ dx, volatile double *partial, u32 *arrived,
                                               const double *__restrict__ counted, int parts, i64 rows, i64 n, double smoothing, i64 ignored,
                                               u64 *fault) {
     __shared__ double room[33];
@@ -176,6 +176,7 @@ extern "C" __global__ void cross_entropy_both(const T *__restrict__ x, const i64
         i64 target = targets[row];
         write_gradient(from, dx + row * n, n, target, known.top, known.log_total, row_scale(dloss, row, count), smoothing, ignored);
         if (row_lane() > 0) continue;
+        logs[row] = narrow<L>((Wide<L>)known.log_total);
         W own = target == ignored ? 0 : known.loss(from, n, target, smoothing);
         if (target != ignored && (target < 0 || target >= n)) report(fault, row, target);
         if (REDUCTION == 0) loss[row] = narrow<L>((Wide<L>)own);

@@ -83,14 +83,14 @@ pub(super) fn both(op: &CrossEntropy, inputs: &[Operand], outputs: &[Operand], g
     let x = &inputs[0].meta;
     let (rows, n) = (x.shape[0], x.shape[1]);
     let cut = Rows::new(x.dtype, rows, n);
-    let [loss, gradient] = [0, 1].map(|i| outputs[i].meta.dtype);
+    let [loss, gradient] = [0, 2].map(|i| outputs[i].meta.dtype);
     let module = module(op, &cut, x.dtype, loss, gpu).of("GRADIENT", gradient);
     let (mut launches, counted) = count(op, Input(1), rows, &module)?;
     let all = cut.grid();
     // The mean of no rows is written too.
     let blocks = all.blocks[0].clamp(1, 8 * gpu.multiprocessors as u32);
     let losses = counted.bytes();
-    let mut arguments = vec![Input(0), Input(1), Input(2), Output(0), Output(1)];
+    let mut arguments = vec![Input(0), Input(1), Input(2), Output(0), Output(1), Output(2)];
     arguments.extend([Workspace(losses), Own(gpu.zeros(4)?)]);
     arguments.extend(counted.arguments(op, rows, n));
     arguments.push(Fault(gpu.faults.watch("cross_entropy", n)?));

@@ -53,7 +53,7 @@ pub(crate) struct CrossEntropyGrad {
 }
 
 /// Loss and gradient in one pass, as the lowering pass joins them for GPUs. Operands: logits, targets, dloss. Results:
-/// loss, dlogits.
+/// those of the loss, dlogits.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct CrossEntropyBoth {
     pub gradient: CrossEntropyGrad,
@@ -123,9 +123,9 @@ impl Operation for CrossEntropyBoth {
         "cross_entropy·grad"
     }
     fn outputs(&self, inputs: &[&Meta]) -> Result<Metas> {
-        let loss = self.gradient.of.outputs(&inputs[..2])?.swap_remove(0);
-        let gradient = self.gradient.outputs(inputs)?.swap_remove(0);
-        Ok(smallvec![loss, gradient])
+        let mut results = self.gradient.of.outputs(&inputs[..2])?;
+        results.extend(self.gradient.outputs(inputs)?);
+        Ok(results)
     }
     fn cuda(&self, inputs: &[Operand], outputs: &[Operand], gpu: &Gpu) -> Result<GpuKernel> {
         cuda::both(&self.gradient.of, inputs, outputs, gpu)
