@@ -68,7 +68,10 @@ fn a_loss_and_its_gradient_are_those_of_two_passes() -> Result<()> {
         for reduction in reductions {
             for (label_smoothing, ignore_index) in [(0.0, -100), (0.1, 0)] {
                 let options = CrossEntropyOptions { reduction, label_smoothing, ignore_index };
-                for (dtype, allowed) in [(DType::F32, 1e-6), (DType::F64, 1e-14), (DType::BF16, 0.02)] {
+                // In 16 bits, one pass does not round the logarithms that two hand on.
+                for (dtype, allowed, small) in
+                    [(DType::F32, 1e-6, 1e-3), (DType::F64, 1e-14, 1e-3), (DType::BF16, 0.02, 0.05)]
+                {
                     if dtype != DType::F32 && size[0] != 300 {
                         continue;
                     }
@@ -77,7 +80,7 @@ fn a_loss_and_its_gradient_are_those_of_two_passes() -> Result<()> {
                     };
                     assert_eq!(fused.len(), plain.len());
                     for (i, (a, b)) in fused.iter().zip(&plain).enumerate() {
-                        let same = (a - b).abs() <= allowed * b.abs().max(1e-3) || a.is_nan() && b.is_nan();
+                        let same = (a - b).abs() <= allowed * b.abs().max(small) || a.is_nan() && b.is_nan();
                         assert!(same, "{size:?} {dtype} {options:?} at {i}: {a} and {b}");
                     }
                 }

@@ -91,7 +91,7 @@ pub(super) fn join_casts(ir: Ir) -> Result<Ir> {
                 _ => return None,
             };
             let floats = ir.meta(source).dtype.is_float() && cast.to.is_float();
-            floats.then(|| ToLayout { to: layout.to, dtype: Some(cast.to) })
+            floats.then_some(ToLayout { to: layout.to, dtype: Some(cast.to) })
         };
         let pair = pair();
         joined.push(pair);
