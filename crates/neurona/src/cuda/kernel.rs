@@ -177,6 +177,8 @@ impl Argument {
             Argument::Addresses(slots) => slots.clone(),
             Argument::Map(slot, _) => vec![*slot],
             Argument::Null | Argument::I32(_) | Argument::I64(_) | Argument::F64(_) | Argument::Bytes(_) => Vec::new(),
+            // Of no interest to other launches.
+            Argument::Own(_) | Argument::Fault(_) => Vec::new(),
         }
     }
 

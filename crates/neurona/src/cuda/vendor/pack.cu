@@ -54,6 +54,7 @@ extern "C" __global__ void add_bias(const FROM *bias, TO *y, int k, int relu, i6
 
 // y = 0 in place where relu is not above zero.
 extern "C" __global__ void mask(const TO *relu, TO *y, i64 elements) {
+    take_turn();
     for (i64 at = first_element(); at < elements; at += element_stride())
         if (!(widen(relu[at]) > 0)) y[at] = narrow<TO>(Wide<TO>(0));
 }

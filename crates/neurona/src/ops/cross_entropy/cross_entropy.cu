@@ -165,6 +165,7 @@ extern "C" __global__ void cross_entropy_both(const T *__restrict__ x, const i64
                                               L *__restrict__ loss, L *__restrict__ logs, G *__restrict__ dx, volatile double *partial, u32 *arrived,
                                               const double *__restrict__ counted, int parts, i64 rows, i64 n, double smoothing, i64 ignored,
                                               u64 *fault) {
+    take_turn();
     __shared__ double room[33];
     __shared__ bool last;
     double losses = 0, count = counted_rows(targets, rows, ignored, counted, parts, room);
