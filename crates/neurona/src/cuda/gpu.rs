@@ -2,7 +2,7 @@
 
 use super::compiler::{self, Compiled, Source};
 use super::driver::{self, check};
-use super::fault::Faults;
+use super::fault::{Fault, Faults};
 use super::kernel::Function;
 use super::memory::Block;
 use super::transfer::Transfers;
@@ -163,6 +163,12 @@ impl Gpu {
             }
             other => Err(other),
         })
+    }
+
+    /// Where a step of this op says that one of its class numbers is not below `classes`.
+    pub fn fault(&self, op: &'static str, classes: usize) -> Result<Arc<Fault>> {
+        self.enter()?;
+        self.faults.watch(op, classes)
     }
 
     /// A kernel of a source, compiled with these macros; from memory or disk when that was done before.

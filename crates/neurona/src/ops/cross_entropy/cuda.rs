@@ -50,7 +50,7 @@ pub(super) fn forward(
     let parts = grid.blocks[0];
     let module = module(op, &cut, x.dtype, outputs[0].meta.dtype, gpu);
     let mut arguments = vec![Input(0), Input(1), Output(0), Output(1), Workspace(0), I64(rows as i64), I64(n as i64)];
-    let fault = Fault(gpu.faults.watch("cross_entropy", n)?);
+    let fault = Fault(gpu.fault("cross_entropy", n)?);
     arguments.extend([F64(f64::from_bits(op.label_smoothing)), I64(op.ignore_index), fault]);
     let mut launches = vec![module.launch("cross_entropy", grid, arguments)?];
     if joins && parts > 1 {
@@ -93,7 +93,7 @@ pub(super) fn both(op: &CrossEntropy, inputs: &[Operand], outputs: &[Operand], g
     let mut arguments = vec![Input(0), Input(1), Input(2), Output(0), Output(1), Output(2)];
     arguments.extend([Workspace(losses), Own(gpu.zeros(4)?)]);
     arguments.extend(counted.arguments(op, rows, n));
-    arguments.push(Fault(gpu.faults.watch("cross_entropy", n)?));
+    arguments.push(Fault(gpu.fault("cross_entropy", n)?));
     launches.push(module.launch("cross_entropy_both", Grid { blocks: [blocks, 1, 1], ..all }, arguments)?);
     let workspace = losses + 8 * blocks as usize;
     Ok(Box::new(Launches { launches, workspace, flops: (40 * rows * n) as u64 }))
