@@ -29,6 +29,14 @@ __device__ __forceinline__ unsigned short float_to_bf16(float x) {
     return (unsigned short)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
+__device__ __forceinline__ unsigned floats_to_bf16(float low, float high) {
+    return float_to_bf16(low) | (unsigned)float_to_bf16(high) << 16;
+}
+
+__device__ __forceinline__ float greater(float a, float b) {
+    return a != a || b != b ? __uint_as_float(0x7fffffff) : a > b ? a : b;
+}
+
 namespace emulator {
 
 // Copies into shared memory happen when their thread waits for them, as late as on a GPU: what a kernel reads before shows.

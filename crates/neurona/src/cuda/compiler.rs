@@ -29,6 +29,7 @@ impl Source {
 
 /// What sources can include.
 const INCLUDES: &[(&str, &str)] = &[
+    ("batch_norm.cuh", include_str!("include/batch_norm.cuh")),
     ("columns.cuh", include_str!("include/columns.cuh")),
     ("conv2d.cuh", include_str!("include/conv2d.cuh")),
     ("elementwise.cuh", include_str!("include/elementwise.cuh")),
@@ -37,6 +38,7 @@ const INCLUDES: &[(&str, &str)] = &[
     ("index.cuh", include_str!("include/index.cuh")),
     ("moved.cuh", include_str!("include/moved.cuh")),
     ("limits.cuh", include_str!("include/limits.cuh")),
+    ("patches.cuh", include_str!("include/patches.cuh")),
     ("pipeline.cuh", include_str!("include/pipeline.cuh")),
     ("prelude.cuh", include_str!("include/prelude.cuh")),
     ("product.cuh", include_str!("include/product.cuh")),

@@ -59,20 +59,37 @@ pub(crate) struct Columns {
     pub run: usize,
 }
 
+/// What a thread does at each row of [`Columns`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sweep {
+    /// Columns at once.
+    pub vector: usize,
+    /// Threads of a block at most.
+    pub threads: usize,
+    /// That all rows together read.
+    pub bytes: usize,
+}
+
 impl Columns {
     /// `COLUMN_THREADS` of `columns.cuh`.
-    const THREADS: usize = 384;
+    pub const THREADS: usize = 384;
     /// Strips are a line of memory wide: the narrower they are, the fewer runs keep all multiprocessors busy, and the
     /// less there is to join.
     const ACROSS: usize = 8;
 
     pub fn new(gpu: &Gpu, dtype: DType, rows: usize, c: usize) -> Self {
-        let vector = vector(dtype, c);
+        let sweep = Sweep { vector: vector(dtype, c), threads: Self::THREADS, bytes: rows * c * dtype.size() };
+        Columns::of(gpu, rows, c, sweep)
+    }
+
+    /// Rows that stand for more than their own elements, or need more of a thread.
+    pub fn of(gpu: &Gpu, rows: usize, c: usize, sweep: Sweep) -> Self {
+        let Sweep { vector, threads, bytes } = sweep;
         let strips = (c / vector).div_ceil(Self::ACROSS);
         let across = (c / vector).div_ceil(strips);
-        let down = (Self::THREADS / across).min(rows.next_power_of_two());
+        let down = (threads / across).min(rows.next_power_of_two());
         // One block a multiprocessor is enough for what the cache holds, two hide the latency of memory.
-        let waves = if rows * c * dtype.size() > 16 << 20 { 2 } else { 1 };
+        let waves = if bytes > 16 << 20 { 2 } else { 1 };
         let runs = (gpu.multiprocessors * waves / strips).clamp(1, rows.div_ceil(4 * down).max(1));
         // Without rows there is one run of none: sums over no rows are wanted too.
         let run = rows.div_ceil(runs).max(1);

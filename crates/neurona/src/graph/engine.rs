@@ -366,6 +366,14 @@ fn run(
     Ok(running)
 }
 
+/// The steps of the plan that ran last, as debug tables name them: how a test sees what was fused.
+#[doc(hidden)]
+pub fn latest_steps() -> Vec<String> {
+    let engine = engine();
+    let latest = engine.plans.values().flatten().max_by_key(|(_, used)| *used);
+    latest.map_or_else(Vec::new, |(plan, _)| plan.steps.iter().map(|step| step.about.name.clone()).collect())
+}
+
 static OBSERVER: OnceLock<fn(bool)> = OnceLock::new();
 
 /// Calls `observer` with true before and with false after every run of a plan: how a test proves that running

@@ -7,6 +7,7 @@ mod elementwise;
 mod fold;
 mod layout;
 mod loss;
+mod norm_pool;
 mod pool;
 mod precision;
 #[cfg(test)]
@@ -27,7 +28,12 @@ pub(crate) fn lower(ir: Ir, fuse: bool, device: Device, mixed: Option<DType>) ->
         _ => ir,
     };
     let ir = if fuse && device != Device::Cpu { loss::join_gradients(ir)? } else { ir };
-    let ir = if fuse { fuse_relu(pool::mask_first(fold::batch_norm(ir)?, device)?, device)? } else { ir };
+    let ir = if fuse {
+        let ir = norm_pool::join(fold::batch_norm(ir)?, device)?;
+        fuse_relu(pool::mask_first(ir, device)?, device)?
+    } else {
+        ir
+    };
     let ir = if fuse && device != Device::Cpu { fuse_relu_grad(ir)? } else { ir };
     let ir = layout::choose(ir)?;
     let ir = if fuse && device != Device::Cpu { layout::join_casts(ir)? } else { ir };

@@ -219,6 +219,7 @@ op_table! {
     avg_pool2d::AvgPool2d, avg_pool2d::AvgPool2dGrad,
     batch_norm::BatchNormTrain, batch_norm::BatchNormTrainGrad, batch_norm::BatchNormEval, batch_norm::BatchNormEvalGrad,
     batch_norm::BatchNormFold,
+    batch_norm_pool::BatchNormPool, batch_norm_pool::BatchNormPoolGrad,
     layer_norm::LayerNorm, layer_norm::LayerNormGrad,
     softmax::Softmax, softmax::SoftmaxGrad,
     cross_entropy::CrossEntropy, cross_entropy::CrossEntropyGrad, cross_entropy::CrossEntropyBoth,
@@ -236,6 +237,7 @@ pub(crate) mod augment;
 pub(crate) mod avg_pool2d;
 pub(crate) mod backward;
 pub(crate) mod batch_norm;
+pub(crate) mod batch_norm_pool;
 pub(crate) mod cast;
 pub(crate) mod cat;
 pub(crate) mod compare;

@@ -143,7 +143,11 @@ impl Pool {
 
 /// The kernels of a file that includes `windows.cuh`, for this geometry.
 pub(crate) fn module<'a>(g: &Pool, dtype: DType, gpu: &'a Gpu, source: &'static Source) -> Module<'a> {
-    let mut module = Module::new(gpu, source).of("ELEMENT", dtype).with("VECTOR", vector(dtype, g.c));
+    windows(Module::new(gpu, source).of("ELEMENT", dtype).with("VECTOR", vector(dtype, g.c)), g)
+}
+
+/// The macros that say what windows look like.
+pub(crate) fn windows<'a>(mut module: Module<'a>, g: &Pool) -> Module<'a> {
     let names =
         [["WINDOW_HEIGHT", "WINDOW_WIDTH"], ["STRIDE_DOWN", "STRIDE_ACROSS"], ["PADDING_DOWN", "PADDING_ACROSS"]];
     for (names, sizes) in names.into_iter().zip([g.kernel, g.stride, g.padding]) {

@@ -26,6 +26,16 @@ template <> struct Narrow<bf16> { static __device__ __forceinline__ bf16 of(floa
 // Rounds to the nearest, ties to even, as the CPU does.
 template <class T, class W> __device__ __forceinline__ T narrow(W x) { return Narrow<T>::of(x); }
 
+// What becomes of two numbers that are stored as T and read again.
+template <class T, class W> __device__ __forceinline__ void store_and_read(W &a, W &b) {
+    T narrow_a = narrow<T>(a), narrow_b = narrow<T>(b);
+    a = widen(narrow_a), b = widen(narrow_b);
+}
+template <> __device__ __forceinline__ void store_and_read<bf16, float>(float &a, float &b) {
+    u32 both = floats_to_bf16(a, b);
+    a = __uint_as_float(both << 16), b = __uint_as_float(both & 0xffff0000u);
+}
+
 // The type that sums and arithmetic on T use.
 template <class T> struct WideOf { typedef float type; };
 template <> struct WideOf<double> { typedef double type; };

@@ -29,6 +29,20 @@ __device__ __forceinline__ unsigned short float_to_bf16(float x) {
     return bits;
 }
 
+// Two at once, the first in the lower half.
+__device__ __forceinline__ unsigned floats_to_bf16(float low, float high) {
+    unsigned bits;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(high), "f"(low));
+    return bits;
+}
+
+// The greater of two; NaN when one is.
+__device__ __forceinline__ float greater(float a, float b) {
+    float x;
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(x) : "f"(a), "f"(b));
+    return x;
+}
+
 // Copies from global to shared memory that go on while the thread does other things. Without `real` the source is not
 // read and zeros are written.
 __device__ __forceinline__ void cp_async_4(void *to, const void *from, bool real) {

@@ -1,4 +1,4 @@
-// Several neighbouring elements at once, and arithmetic on them that no compiler merges.
+// Several neighbouring elements at once, and arithmetic on them that does not depend on what a compiler merges.
 #pragma once
 #include "prelude.cuh"
 
@@ -37,3 +37,6 @@ template <int N, class T> __device__ __forceinline__ void store(T *to, u64 at, u
 // Products that no addition is merged into: results are those of the ops one by one, and a·b − a·b is 0.
 __device__ __forceinline__ float product(float a, float b) { return __fmul_rn(a, b); }
 __device__ __forceinline__ double product(double a, double b) { return __dmul_rn(a, b); }
+// Products that an addition is merged into, wherever they stand: what is computed a second time has the same bits.
+__device__ __forceinline__ float merged(float a, float b, float c) { return __fmaf_rn(a, b, c); }
+__device__ __forceinline__ double merged(double a, double b, double c) { return __fma_rn(a, b, c); }

@@ -62,15 +62,22 @@ __device__ __forceinline__ void each_cell(int corner_y, int corner_x, Span ys, S
 #define REACH_DOWN ((WINDOW_HEIGHT - 1) / STRIDE_DOWN + 1)
 #define REACH_ACROSS ((WINDOW_WIDTH - 1) / STRIDE_ACROSS + 1)
 
-// Where element number `i` of images of this height and width stands, counted in vectors.
-struct Place {
-    int image, y, x, channel;
-    __device__ __forceinline__ Place(INDEX i, int height, int width, int c) {
-        INDEX vectors = c / V, pixel = i / vectors, row = pixel / width;
-        channel = (int)(i - pixel * vectors) * V;
-        x = (int)(pixel - row * width);
+// Where pixel number `i` of images of this height and width stands.
+struct Pixel {
+    int image, y, x;
+    __device__ __forceinline__ Pixel(INDEX i, int height, int width) {
+        INDEX row = i / width;
+        x = (int)(i - row * width);
         image = (int)(row / height);
         y = (int)(row - (INDEX)image * height);
+    }
+};
+
+// Where element number `i` stands, counted in vectors.
+struct Place : Pixel {
+    int channel;
+    __device__ __forceinline__ Place(INDEX i, int height, int width, int c) : Pixel(i / (c / V), height, width) {
+        channel = (int)(i % (INDEX)(c / V)) * V;
     }
 };
 

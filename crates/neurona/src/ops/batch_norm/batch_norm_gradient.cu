@@ -2,30 +2,13 @@
 //
 // Both need two sums of each column: of dy, and of dy times the deviation of x. Where a relu was computed along, dy counts
 // only where its result is above 0.
-#include "columns.cuh"
-
-// Of x, y and their gradients.
-#ifndef ELEMENT
-#define ELEMENT float
-#endif
-// Of everything that is there once a channel; wider than ELEMENT in mixed precision.
-#ifndef PARAMETER
-#define PARAMETER ELEMENT
-#endif
+#include "batch_norm.cuh"
 
 // What a relu let pass: 0 there was none, 1 y tells, 2 it is computed again from x, which has to be read anyway: then y
 // need not be read, and need not even be kept.
 #ifndef MASK
 #define MASK 0
 #endif
-
-typedef ELEMENT T;
-typedef PARAMETER P;
-typedef Wide<T> W;
-
-__device__ __forceinline__ void add_sums(W (&a)[2 * V], const W (&b)[2 * V]) {
-    for (int k = 0; k < 2 * V; k++) a[k] += b[k];
-}
 
 // What is read of one row.
 struct Found {
@@ -55,32 +38,9 @@ __device__ __forceinline__ void gradient_of(W (&slope)[V], W (&value)[V], const 
 #if MASK == 1
         if (widen(found.y.at[k]) <= 0) slope[k] = 0;
 #elif MASK == 2
-        if (value[k] * scale[k] + shift[k] <= 0) slope[k] = 0;
+        if (merged(value[k], scale[k], shift[k]) <= 0) slope[k] = 0;
 #endif
     }
-}
-
-// The sums of all runs ([runs, 2, c] in the workspace) for this thread's columns, in every thread.
-__device__ __forceinline__ void join_runs(W (&all)[2 * V], const W *partial, i64 runs, i64 c, W *room) {
-    i64 column = strip_column();
-    for (int k = 0; k < 2 * V; k++) all[k] = 0;
-    if (column < c)
-#pragma unroll 1
-        for (i64 i = runs > 1 ? threadIdx.y : 0; i < runs; i += blockDim.y) {
-            Group<W> even = load_group(partial + 2 * i * c + column), along = load_group(partial + (2 * i + 1) * c + column);
-            for (int k = 0; k < V; k++) all[k] += even.at[k], all[V + k] += along.at[k];
-        }
-    if (runs > 1) {
-        join_columns(all, room, add_sums);
-        share_columns(all, room);
-    }
-}
-
-__device__ __forceinline__ void write_sums(W *partial, const W (&all)[2 * V], i64 at, i64 c) {
-    Group<W> even, along;
-    for (int k = 0; k < V; k++) even.at[k] = all[k], along.at[k] = all[V + k];
-    store_group(partial + 2 * at * c + strip_column(), even);
-    store_group(partial + (2 * at + 1) * c + strip_column(), along);
 }
 
 extern "C" __global__ void __launch_bounds__(COLUMN_THREADS, 2)

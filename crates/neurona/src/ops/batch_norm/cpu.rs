@@ -17,17 +17,18 @@ use crate::cpu::math::Real;
 use crate::cpu::tasks::pieces;
 
 pub use backward::{EvalBackward, TrainBackward};
+pub(crate) use forward::Statistics;
 pub use forward::{EvalForward, TrainForward, Training};
 
-/// The cutting that all four kernels share: row chunks for the sweeps, channels for what combines them.
+/// The cutting that all kernels share: row chunks for the sweeps, channels for what combines them.
 #[derive(Clone, Copy)]
-struct Matrix {
-    rows: usize,
-    c: usize,
+pub(crate) struct Matrix {
+    pub rows: usize,
+    pub c: usize,
 }
 
 impl Matrix {
-    fn chunks(&self) -> usize {
+    pub fn chunks(&self) -> usize {
         pieces(self.rows * self.c)
     }
 
@@ -41,7 +42,7 @@ impl Matrix {
     }
 
     /// Sweep, combine, sweep; one task when there is nothing to combine.
-    fn phases(&self) -> Vec<usize> {
+    pub fn phases(&self) -> Vec<usize> {
         match self.chunks() {
             1 => vec![1],
             chunks => vec![chunks, self.combiners(), chunks],
@@ -53,7 +54,7 @@ impl Matrix {
     }
 
     /// Which of the three steps a phase stands for.
-    fn steps(&self, phase: usize) -> Range<usize> {
+    pub fn steps(&self, phase: usize) -> Range<usize> {
         match self.chunks() {
             1 => 0..3,
             _ => phase..phase + 1,
@@ -61,11 +62,11 @@ impl Matrix {
     }
 
     /// Two numbers a channel and chunk.
-    fn partials(&self) -> usize {
+    pub fn partials(&self) -> usize {
         self.chunks() * 2 * self.c * size_of::<f64>()
     }
 
-    fn partial(&self, io: &Io<'_>, task: usize) -> Buf {
+    pub fn partial(&self, io: &Io<'_>, task: usize) -> Buf {
         io.workspace.part::<f64>(task * 2 * self.c, 2 * self.c)
     }
 
@@ -104,7 +105,7 @@ impl Matrix {
 /// `N` slices of `len` elements each from the start of the thread's scratch.
 #[inline(always)]
 #[allow(clippy::mut_from_ref)]
-fn scratch<'a, T: Real, const N: usize>(io: &'a Io<'_>, len: usize) -> [&'a mut [T]; N] {
+pub(crate) fn scratch<'a, T: Real, const N: usize>(io: &'a Io<'_>, len: usize) -> [&'a mut [T]; N] {
     // SAFETY: scratch belongs to the running task, and the parts do not overlap.
     std::array::from_fn(|i| unsafe { io.scratch.slice_mut(i * len..(i + 1) * len) })
 }

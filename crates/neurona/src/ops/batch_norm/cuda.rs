@@ -4,7 +4,7 @@ use super::{BatchNormEval, BatchNormEvalGrad, BatchNormFold, BatchNormTrain, Bat
 use crate::Result;
 use crate::cuda::cut::{Columns, Module, aligned};
 use crate::cuda::kernel::Argument::{self, F64, I32, I64, Input, Null, Output, Workspace};
-use crate::cuda::kernel::{Grid, Kernel, Launches};
+use crate::cuda::kernel::{Grid, Kernel, Launch, Launches, Slot};
 use crate::cuda::{Gpu, Source};
 use crate::graph::ir::Operand;
 use crate::tensor::DType;
@@ -13,30 +13,43 @@ static FORWARD: Source = Source::embedded("batch_norm.cu", include_str!("batch_n
 static GRADIENT: Source = Source::embedded("batch_norm_gradient.cu", include_str!("batch_norm_gradient.cu"));
 
 /// A matrix of rows and channels, and how it is cut.
-struct Matrix {
-    rows: i64,
-    c: i64,
-    cut: Columns,
+pub(crate) struct Matrix {
+    pub rows: i64,
+    pub c: i64,
+    pub cut: Columns,
     /// Bytes of the two numbers a run leaves of each channel.
     partial: usize,
 }
 
 impl Matrix {
-    fn new(gpu: &Gpu, x: &Operand) -> Result<Self> {
+    pub fn new(gpu: &Gpu, x: &Operand) -> Result<Self> {
         let (rows, c) = check(&x.meta, &[])?;
         let dtype = x.meta.dtype;
-        let cut = Columns::new(gpu, dtype, rows, c);
-        Ok(Matrix { rows: rows as i64, c: c as i64, cut, partial: 2 * c * dtype.compute().size() })
+        Ok(Matrix::of(rows, c, dtype, Columns::new(gpu, dtype, rows, c)))
     }
 
-    /// The file's kernels for images of `x` and parameters of this type.
+    pub fn of(rows: usize, c: usize, dtype: DType, cut: Columns) -> Self {
+        Matrix { rows: rows as i64, c: c as i64, cut, partial: 2 * c * dtype.compute().size() }
+    }
+
+    /// The kernels of training and evaluation for images of `x` and parameters of this type.
+    pub fn forward<'a>(&self, gpu: &'a Gpu, x: &Operand, parameter: DType) -> Module<'a> {
+        self.module(gpu, &FORWARD, x, parameter)
+    }
+
+    /// Likewise, of their gradients.
+    pub fn gradient<'a>(&self, gpu: &'a Gpu, x: &Operand, parameter: DType) -> Module<'a> {
+        self.module(gpu, &GRADIENT, x, parameter)
+    }
+
+    /// The kernels of a file that includes `batch_norm.cuh`.
     fn module<'a>(&self, gpu: &'a Gpu, source: &'static Source, x: &Operand, parameter: DType) -> Module<'a> {
         let module = Module::new(gpu, source).of("ELEMENT", x.meta.dtype).of("PARAMETER", parameter);
         module.with("VECTOR", self.cut.vector)
     }
 
     /// All runs' numbers, and those of all runs together.
-    fn workspace(&self) -> usize {
+    pub fn workspace(&self) -> usize {
         self.joined() + self.partial
     }
 
@@ -48,17 +61,70 @@ impl Matrix {
         self.cut.joins_first(self.partial / self.c as usize)
     }
 
-    fn run(&self) -> i64 {
+    pub fn run(&self) -> i64 {
         self.cut.run as i64
     }
 
     fn runs(&self) -> i64 {
         self.cut.runs as i64
     }
+
+    /// Launches (`module` being of [`Matrix::forward`]) that leave the moments of `x` in the workspace and count the batch, and the arguments by which
+    /// `join_runs` of `batch_norm.cuh` finds them.
+    pub fn moments(&self, op: &BatchNormTrain, module: &Module<'_>) -> Result<(Vec<Launch>, [Argument; 3])> {
+        let after = if op.track { Output(5) } else { Null };
+        let (rows, c, run) = (I64(self.rows), I64(self.c), I64(self.run()));
+        let batches = some(op.track, op.tracked() + 2);
+        let arguments = vec![Input(0), Workspace(0), batches, after, rows.clone(), c.clone(), run.clone()];
+        let mut launches = vec![module.launch("batch_norm_moments", self.cut.grid(), arguments)?];
+        if !self.joins_first() {
+            return Ok((launches, [Workspace(0), I64(self.runs()), run]));
+        }
+        let joined = Workspace(self.joined());
+        let arguments = vec![Workspace(0), joined.clone(), I64(self.runs()), run, rows.clone(), c];
+        launches.push(module.launch("batch_norm_join_moments", self.cut.strips(), arguments)?);
+        Ok((launches, [joined, I64(1), rows]))
+    }
+
+    /// The launch (`module` being of [`Matrix::gradient`]) that joins the sums of all runs where that is worth one, and the arguments by which `join_runs` finds
+    /// the sums.
+    pub fn sums(&self, module: &Module<'_>) -> Result<(Option<Launch>, [Argument; 2])> {
+        if !self.joins_first() {
+            return Ok((None, [Workspace(0), I64(self.runs())]));
+        }
+        let joined = Workspace(self.joined());
+        let arguments = vec![Workspace(0), joined.clone(), I64(self.runs()), I64(self.c)];
+        let launch = module.launch("batch_norm_gradient_join", self.cut.strips(), arguments)?;
+        Ok((Some(launch), [joined, I64(1)]))
+    }
+}
+
+/// `Channels` of `batch_norm.cuh`.
+pub(crate) fn channels(op: &BatchNormTrain) -> Argument {
+    let input = |there: bool, i: usize| if there { Slot::Input(i) } else { Slot::Null };
+    let after = |i: usize| if op.track { Slot::Output(i) } else { Slot::Null };
+    let first = op.tracked();
+    Argument::Addresses(vec![
+        input(op.affine, 1),
+        input(op.affine, 2),
+        Slot::Output(1),
+        Slot::Output(2),
+        input(op.track, first),
+        input(op.track, first + 1),
+        after(3),
+        after(4),
+        after(5),
+        input(op.track && !op.cumulative, first + 3),
+    ])
+}
+
+/// The macro for the momentum's type, where there is one.
+pub(crate) fn with_momentum<'a>(module: Module<'a>, op: &BatchNormTrain, inputs: &[Operand]) -> Module<'a> {
+    if op.track && !op.cumulative { module.of("MOMENTUM", inputs[op.tracked() + 3].meta.dtype) } else { module }
 }
 
 /// The operand if it is there.
-fn some(there: bool, i: usize) -> Argument {
+pub(crate) fn some(there: bool, i: usize) -> Argument {
     if there { Input(i) } else { Null }
 }
 
@@ -69,30 +135,11 @@ pub(super) fn train(
     gpu: &Gpu,
 ) -> Result<Box<dyn Kernel>> {
     let m = Matrix::new(gpu, &inputs[0])?;
-    let tracked = if op.affine { 3 } else { 1 };
-    let momentum = op.track && !op.cumulative;
-    let mut module = m.module(gpu, &FORWARD, &inputs[0], outputs[1].meta.dtype);
-    if momentum {
-        module = module.of("MOMENTUM", inputs[tracked + 3].meta.dtype);
-    }
-    let after = |i: usize| if op.track { Output(i) } else { Null };
-    let (rows, c) = (I64(m.rows), I64(m.c));
-    let counts =
-        vec![Input(0), Workspace(0), some(op.track, tracked + 2), after(5), rows.clone(), c.clone(), I64(m.run())];
-    let mut launches = vec![module.launch("batch_norm_moments", m.cut.grid(), counts)?];
-    let mut partial = [Workspace(0), I64(m.runs()), I64(m.run())];
-    if m.joins_first() {
-        let joined = Workspace(m.joined());
-        let [from, runs, run] = partial;
-        let arguments = vec![from, joined.clone(), runs, run, rows.clone(), c.clone()];
-        launches.push(module.launch("batch_norm_join_moments", m.cut.strips(), arguments)?);
-        partial = [joined, I64(1), rows.clone()];
-    }
+    let module = with_momentum(m.forward(gpu, &inputs[0], outputs[1].meta.dtype), op, inputs);
+    let (mut launches, moments) = m.moments(op, &module)?;
     let mut arguments = vec![Input(0), Output(0)];
-    arguments.extend(partial);
-    arguments.extend([some(op.affine, 1), some(op.affine, 2), Output(1), Output(2)]);
-    arguments.extend([some(op.track, tracked), some(op.track, tracked + 1), after(3), after(4), after(5)]);
-    arguments.extend([some(momentum, tracked + 3), rows, c, I64(m.run()), F64(f64::from_bits(op.eps))]);
+    arguments.extend(moments);
+    arguments.extend([channels(op), I64(m.rows), I64(m.c), I64(m.run()), F64(f64::from_bits(op.eps))]);
     arguments.push(I32(op.relu.into()));
     launches.push(module.launch("batch_norm_normalise", m.cut.grid(), arguments)?);
     Ok(Box::new(Launches { launches, workspace: m.workspace(), flops: (8 * m.rows * m.c) as u64 }))
@@ -105,7 +152,7 @@ pub(super) fn train_gradient(op: &BatchNormTrainGrad, inputs: &[Operand], gpu: &
         Mask::Output => 1,
         Mask::Bias => 2,
     };
-    let module = m.module(gpu, &GRADIENT, &inputs[1], inputs[2].meta.dtype).with("MASK", mask);
+    let module = m.gradient(gpu, &inputs[1], inputs[2].meta.dtype).with("MASK", mask);
     let last = if op.affine { 5 } else { 4 };
     let (y, bias) = (some(op.relu == Mask::Output, last), some(op.relu == Mask::Bias, last));
     let (rows, c) = (I64(m.rows), I64(m.c));
@@ -114,14 +161,8 @@ pub(super) fn train_gradient(op: &BatchNormTrainGrad, inputs: &[Operand], gpu: &
     sums.extend(parameters.clone());
     sums.extend([Workspace(0), rows.clone(), c.clone(), I64(m.run())]);
     let mut launches = vec![module.launch("batch_norm_gradient_sums", m.cut.grid(), sums)?];
-    let mut partial = [Workspace(0), I64(m.runs())];
-    if m.joins_first() {
-        let joined = Workspace(m.joined());
-        let [from, runs] = partial;
-        let arguments = vec![from, joined.clone(), runs, c.clone()];
-        launches.push(module.launch("batch_norm_gradient_join", m.cut.strips(), arguments)?);
-        partial = [joined, I64(1)];
-    }
+    let (join, partial) = m.sums(&module)?;
+    launches.extend(join);
     let by = |i: usize| if op.affine { Output(i) } else { Null };
     let mut arguments = vec![Input(0), Input(1), y];
     arguments.extend(parameters);
@@ -133,7 +174,7 @@ pub(super) fn train_gradient(op: &BatchNormTrainGrad, inputs: &[Operand], gpu: &
 
 pub(super) fn eval(op: &BatchNormEval, inputs: &[Operand], gpu: &Gpu) -> Result<Box<dyn Kernel>> {
     let m = Matrix::new(gpu, &inputs[0])?;
-    let module = m.module(gpu, &FORWARD, &inputs[0], inputs[1].meta.dtype);
+    let module = m.forward(gpu, &inputs[0], inputs[1].meta.dtype);
     let mut arguments = vec![Input(0), Output(0), Input(1), Input(2), some(op.affine, 3), some(op.affine, 4)];
     arguments.extend([I64(m.rows), I64(m.c), I64(m.run()), F64(f64::from_bits(op.eps)), I32(op.relu.into())]);
     let launches = vec![module.launch("batch_norm_eval", m.cut.grid(), arguments)?];
@@ -142,7 +183,7 @@ pub(super) fn eval(op: &BatchNormEval, inputs: &[Operand], gpu: &Gpu) -> Result<
 
 pub(super) fn eval_gradient(op: &BatchNormEvalGrad, inputs: &[Operand], gpu: &Gpu) -> Result<Box<dyn Kernel>> {
     let m = Matrix::new(gpu, &inputs[1])?;
-    let module = m.module(gpu, &GRADIENT, &inputs[1], inputs[2].meta.dtype);
+    let module = m.gradient(gpu, &inputs[1], inputs[2].meta.dtype);
     let eps = F64(f64::from_bits(op.eps));
     let mut arguments = vec![Input(0), Input(1), Input(2), Input(3), some(op.affine, 4), Output(0), Workspace(0)];
     arguments.extend([I64(m.rows), I64(m.c), I64(m.run()), eps.clone()]);

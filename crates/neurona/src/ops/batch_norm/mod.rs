@@ -1,7 +1,7 @@
 //! Batch normalisation: each channel to mean 0 and variance 1, then scaled and shifted.
 
 pub(crate) mod cpu;
-mod cuda;
+pub(crate) mod cuda;
 mod fold;
 
 pub(crate) use fold::BatchNormFold;
@@ -27,6 +27,19 @@ pub(crate) struct BatchNormTrain {
     pub cumulative: bool,
     /// Set by the lowering pass.
     pub relu: bool,
+}
+
+impl BatchNormTrain {
+    /// The first operand of running statistics.
+    pub fn tracked(&self) -> usize {
+        if self.affine { 3 } else { 1 }
+    }
+
+    /// For the kernel of CPU cores.
+    pub fn training(&self) -> cpu::Training {
+        let BatchNormTrain { eps, affine, track, cumulative, relu } = *self;
+        cpu::Training { eps: f64::from_bits(eps), relu, affine, track, cumulative }
+    }
 }
 
 /// Operands: dy, x, mean, inverse deviation; if affine weight; with relu what it is known from. Results: dx; if affine
@@ -136,15 +149,13 @@ impl Operation for BatchNormTrain {
         Spatial::of(&[0], &[0])
     }
     fn in_place(&self, _inputs: usize) -> Vec<(usize, usize)> {
-        let first = if self.affine { 3 } else { 1 };
+        let first = self.tracked();
         if self.track { (0..3).map(|i| (3 + i, first + i)).collect() } else { Vec::new() }
     }
     fn cpu(&self, inputs: &[Operand], _outputs: &[Operand]) -> Result<Box<dyn Kernel>> {
         let x = &inputs[0].meta;
         let (rows, c) = check(x, &[])?;
-        let BatchNormTrain { eps, affine, track, cumulative, relu } = *self;
-        let options = cpu::Training { eps: f64::from_bits(eps), relu, affine, track, cumulative };
-        Ok(float_kernel!(x.dtype, T => cpu::TrainForward::<T>::new(rows, c, options)))
+        Ok(float_kernel!(x.dtype, T => cpu::TrainForward::<T>::new(rows, c, self.training())))
     }
     fn cuda(&self, inputs: &[Operand], outputs: &[Operand], gpu: &Gpu) -> Result<GpuKernel> {
         cuda::train(self, inputs, outputs, gpu)

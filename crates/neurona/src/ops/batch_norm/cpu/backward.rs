@@ -33,7 +33,7 @@ fn mask<T: Real>(dx: &mut [T], dy: &[T], y: &[T]) {
 /// Inputs: dy, x, mean, inverse deviation; if affine: weight; if relu: y.
 /// Outputs: dx; if affine: dweight, dbias.
 pub struct TrainBackward<T> {
-    m: Matrix,
+    pub(crate) m: Matrix,
     affine: bool,
     relu: bool,
     element: PhantomData<T>,
@@ -46,13 +46,13 @@ impl<T: Real> TrainBackward<T> {
     }
 
     /// Where the workspace holds the per-channel factors of the last sweep.
-    fn factors(&self, io: &Io<'_>) -> Buf {
+    pub(crate) fn factors(&self, io: &Io<'_>) -> Buf {
         let bytes = 3 * self.m.c * size_of::<T>();
         io.workspace.part::<u8>(self.m.partials(), bytes)
     }
 
     #[inline(always)]
-    fn combine(&self, task: usize, io: &Io<'_>) {
+    pub(crate) fn combine(&self, task: usize, io: &Io<'_>) {
         let m = &self.m;
         let channels = share(m.c, m.combiners(), task);
         let [sum, dot] = scratch::<f64, 2>(io, channels.len());

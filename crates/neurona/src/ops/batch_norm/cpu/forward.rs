@@ -31,7 +31,7 @@ pub struct Training {
 /// Outputs: y, mean, inverse deviation; if track: the new running mean, running variance and
 /// number of batches, which may be the memory of the old ones.
 pub struct TrainForward<T> {
-    m: Matrix,
+    pub(crate) m: Matrix,
     options: Training,
     element: PhantomData<T>,
 }
@@ -47,7 +47,7 @@ impl<T: Real> TrainForward<T> {
     }
 
     #[inline(always)]
-    fn measure(&self, task: usize, io: &Io<'_>) {
+    pub(crate) fn measure(&self, task: usize, io: &Io<'_>) {
         let m = &self.m;
         // SAFETY: nobody writes the input.
         let x = &unsafe { io.inputs[0].slice::<T>() }[m.elements(task)];
@@ -85,7 +85,7 @@ impl<T: Real> TrainForward<T> {
     }
 
     #[inline(always)]
-    fn combine(&self, task: usize, io: &Io<'_>) {
+    pub(crate) fn combine(&self, task: usize, io: &Io<'_>) {
         let m = &self.m;
         let channels = share(m.c, m.combiners(), task);
         let [mean, m2] = scratch::<f64, 2>(io, channels.len());
@@ -152,15 +152,27 @@ impl<T: Real> TrainForward<T> {
     #[inline(always)]
     fn normalise(&self, task: usize, io: &Io<'_>) {
         let m = &self.m;
-        // SAFETY: statistics were written in an earlier phase; the rest is nobody's output.
-        let (x, means, devs) = unsafe {
-            (&io.inputs[0].slice::<T>()[m.elements(task)], io.outputs[1].slice::<T>(), io.outputs[2].slice::<T>())
-        };
+        // SAFETY: nobody writes the input.
+        let x = &unsafe { io.inputs[0].slice::<T>() }[m.elements(task)];
         // SAFETY: the ranges of different tasks do not overlap.
         let y = unsafe { io.outputs[0].slice_mut::<T>(m.elements(task)) };
+        apply(io, x, y, self.statistics(io), self.options.relu);
+        self.count(task, io);
+    }
+
+    /// By what the batch is normalised, when its chunks are combined.
+    #[inline(always)]
+    pub(crate) fn statistics<'a>(&self, io: &'a Io<'_>) -> Statistics<'a, T> {
+        // SAFETY: written in an earlier phase.
+        let (means, devs) = unsafe { (io.outputs[1].slice::<T>(), io.outputs[2].slice::<T>()) };
         // SAFETY: nobody writes the inputs.
         let affine = self.options.affine.then(|| unsafe { (io.inputs[1].slice::<T>(), io.inputs[2].slice::<T>()) });
-        apply(io, x, y, means, devs, affine, self.options.relu);
+        Statistics { means, devs, affine }
+    }
+
+    /// Counts the batch, in the last phase.
+    #[inline(always)]
+    pub(crate) fn count(&self, task: usize, io: &Io<'_>) {
         if self.options.track && task == 0 {
             let (old, new) = (io.inputs[self.tracked() + 2], io.outputs[5]);
             assert!(!old.is_empty() && !new.is_empty());
@@ -170,27 +182,35 @@ impl<T: Real> TrainForward<T> {
     }
 }
 
+/// By what each column is normalised.
+#[derive(Clone, Copy)]
+pub(crate) struct Statistics<'a, T> {
+    pub means: &'a [T],
+    pub devs: &'a [T],
+    pub affine: Option<(&'a [T], &'a [T])>,
+}
+
+impl<T: Real> Statistics<'_, T> {
+    /// Scales and shifts that follow on the subtraction of the mean.
+    #[inline(always)]
+    pub fn factors(&self, scale: &mut [T], shift: &mut [T]) {
+        for (i, (scale, shift)) in scale.iter_mut().zip(shift.iter_mut()).take(self.means.len()).enumerate() {
+            let (weight, bias) = self.affine.map_or((T::one(), T::zero()), |(w, b)| (w[i], b[i]));
+            *scale = self.devs[i] * weight;
+            *shift = bias;
+        }
+    }
+}
+
 /// `(x - mean) * dev * weight + bias`, then ReLU. The mean is taken off first: folding it into the
 /// bias would cancel badly where it is much larger than the deviation.
 #[inline(always)]
-fn apply<T: Real>(
-    io: &Io<'_>,
-    x: &[T],
-    y: &mut [T],
-    means: &[T],
-    devs: &[T],
-    affine: Option<(&[T], &[T])>,
-    relu: bool,
-) {
-    let c = means.len();
+fn apply<T: Real>(io: &Io<'_>, x: &[T], y: &mut [T], by: Statistics<'_, T>, relu: bool) {
+    let c = by.means.len();
     let w = span(c);
     let [mean, scale, shift] = scratch::<T, 3>(io, w);
-    widen(means, mean);
-    for (i, (scale, shift)) in scale.iter_mut().zip(shift.iter_mut()).take(c).enumerate() {
-        let (weight, bias) = affine.map_or((T::one(), T::zero()), |(w, b)| (w[i], b[i]));
-        *scale = devs[i] * weight;
-        *shift = bias;
-    }
+    widen(by.means, mean);
+    by.factors(scale, shift);
     repeat(scale, c);
     repeat(shift, c);
     let low = if relu { T::zero() } else { T::neg_infinity() };
@@ -283,7 +303,7 @@ impl<T: Real> Kernel for EvalForward<T> {
             #[inline(always)]
             || {
                 inverse(variances, self.eps, devs);
-                apply(io, x, y, means, devs, affine, self.relu);
+                apply(io, x, y, Statistics { means, devs, affine }, self.relu);
             },
         );
     }

@@ -1,0 +1,152 @@
+//! Batch-norm in training whose result goes through relu into a max-pool and nowhere else: the three become one op, and so
+//! do their gradients. What is normalised is then never stored.
+
+use super::super::ir::{Ir, Kind, Value};
+use crate::Result;
+use crate::ops::Op;
+use crate::ops::batch_norm_pool::{BatchNormPool, BatchNormPoolGrad, joins};
+use crate::tensor::Device;
+use smallvec::{SmallVec, smallvec};
+use std::collections::HashMap;
+
+/// What becomes of a node.
+#[derive(Clone)]
+enum Part {
+    /// The normalisation: becomes the op for all.
+    Norm(BatchNormPool),
+    /// Relu or pool: its results are those of the op for all.
+    Inside,
+    /// The gradient of pool or relu: what comes from behind passes on.
+    Through,
+    /// The normalisation's gradient: becomes the gradient of all.
+    NormGrad(BatchNormPoolGrad),
+}
+
+/// Joins batch-norm, relu and max-pool, and their gradients.
+pub(super) fn join(ir: Ir, device: Device) -> Result<Ir> {
+    let parts = parts(&ir, device);
+    if parts.is_empty() {
+        return Ok(ir);
+    }
+    ir.rewrite(|new, index, node| {
+        let place = node.place.clone();
+        Ok(match parts.get(&index) {
+            None => new.take(node),
+            Some(Part::Norm(op)) => {
+                let joined = new.add(op.clone().into(), &node.inputs, place)?;
+                new.results(joined)
+            }
+            // Where the greatest stood is nobody's second result: only the gradient asked, which is joined too.
+            Some(Part::Inside) => smallvec![node.inputs[0]; node.outputs.len()],
+            Some(Part::Through) => smallvec![node.inputs[0]],
+            Some(Part::NormGrad(op)) => {
+                let mut inputs = node.inputs;
+                if op.affine {
+                    inputs.push(new.nodes[inputs[2].node].inputs[2]);
+                }
+                let joined = new.add(op.clone().into(), &inputs, place)?;
+                new.results(joined)
+            }
+        })
+    })
+}
+
+/// The nodes of all sites where it can be done.
+fn parts(ir: &Ir, device: Device) -> HashMap<usize, Part> {
+    let mut readers: HashMap<Value, SmallVec<[usize; 2]>> = HashMap::new();
+    for (index, node) in ir.nodes.iter().enumerate() {
+        node.inputs.iter().for_each(|v| readers.entry(*v).or_default().push(index));
+    }
+    // Somebody outside is a reader that never fits.
+    ir.kept().for_each(|v| readers.entry(v).or_default().push(usize::MAX));
+    let mut parts = HashMap::new();
+    for (index, node) in ir.nodes.iter().enumerate() {
+        if let Kind::Op(Op::MaxPool2d(_)) = &node.kind {
+            parts.extend(Site { ir, readers: &readers }.around(index, device).into_iter().flatten());
+        }
+    }
+    parts
+}
+
+struct Site<'a> {
+    ir: &'a Ir,
+    readers: &'a HashMap<Value, SmallVec<[usize; 2]>>,
+}
+
+impl Site<'_> {
+    fn op(&self, index: usize) -> Option<&Op> {
+        match &self.ir.nodes.get(index)?.kind {
+            Kind::Op(op) => Some(op),
+            Kind::Leaf(_) => None,
+        }
+    }
+
+    fn readers(&self, node: usize, out: usize) -> &[usize] {
+        self.readers.get(&Value { node, out }).map_or(&[], |all| &all[..])
+    }
+
+    /// The only reader of a node's first result.
+    fn reader(&self, node: usize) -> Option<usize> {
+        match self.readers(node, 0) {
+            [one] => Some(*one),
+            _ => None,
+        }
+    }
+
+    /// What to do with each node around this pool.
+    fn around(&self, pool: usize, device: Device) -> Option<Vec<(usize, Part)>> {
+        let Op::MaxPool2d(pooling) = self.op(pool)? else { return None };
+        let y = self.ir.nodes[pool].inputs[0];
+        let relu = y.node;
+        let Op::Relu(_) = self.op(relu)? else { return None };
+        let from = self.ir.nodes[relu].inputs[0];
+        let norm = from.node;
+        let Op::BatchNormTrain(op) = self.op(norm)? else { return None };
+        let options = pooling.options;
+        if from.out != 0 || !joins(&options) || !worthwhile(self.ir, norm, device) || self.reader(norm) != Some(relu) {
+            return None;
+        }
+        let joined = BatchNormPool { norm: op.clone(), pool: options };
+        let mut parts = vec![(norm, Part::Norm(joined)), (relu, Part::Inside), (pool, Part::Inside)];
+        match (self.readers(relu, 0), self.readers(pool, 1)) {
+            ([only], []) if *only == pool && (1..3).all(|out| self.readers(norm, out).is_empty()) => {}
+            (&[a, b], &[spread]) => {
+                let mask = if a == pool { b } else { a };
+                if mask == pool || (a != pool && b != pool) {
+                    return None;
+                }
+                let gradient = self.gradient([norm, relu, pool], spread, mask)?;
+                let op = BatchNormPoolGrad { affine: op.affine, pool: options };
+                parts.extend([(spread, Part::Through), (mask, Part::Through), (gradient, Part::NormGrad(op))]);
+            }
+            _ => return None,
+        }
+        Some(parts)
+    }
+
+    /// The normalisation's gradient, when `spread` and `mask` are those of pool and relu and lead to it alone. Nobody else
+    /// may read the statistics, whose type may change.
+    fn gradient(&self, [norm, relu, pool]: [usize; 3], spread: usize, mask: usize) -> Option<usize> {
+        let value = |node: usize, out: usize| Value { node, out };
+        let inputs = |node: usize| &self.ir.nodes[node].inputs[..];
+        let (Op::MaxPool2dGrad(_), Op::ReluGrad(_)) = (self.op(spread)?, self.op(mask)?) else { return None };
+        let last = self.reader(mask)?;
+        let Op::BatchNormTrainGrad(_) = self.op(last)? else { return None };
+        let mut wanted = vec![value(mask, 0), inputs(norm)[0], value(norm, 1), value(norm, 2)];
+        let Op::BatchNormTrain(op) = self.op(norm)? else { return None };
+        wanted.extend(op.affine.then(|| inputs(norm)[1]));
+        let fits = self.reader(spread) == Some(mask)
+            && inputs(spread)[1] == value(pool, 1)
+            && inputs(mask) == [value(spread, 0), value(relu, 0)]
+            && inputs(last) == wanted
+            && self.readers(norm, 1) == [last]
+            && self.readers(norm, 2) == [last]
+            && self.ir.meta(inputs(spread)[0]).dtype == self.ir.meta(inputs(norm)[0]).dtype;
+        fits.then_some(last)
+    }
+}
+
+/// Whether the kernels for all three are faster than one for each.
+fn worthwhile(_ir: &Ir, _norm: usize, _device: Device) -> bool {
+    true
+}

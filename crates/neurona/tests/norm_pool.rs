@@ -1,0 +1,330 @@
+//! Batch-norm in training, relu and max-pool become one op, forward and backward, wherever nobody else needs what is
+//! normalised; and that op gives what the three give. On every device there is.
+
+mod common;
+
+use common::stream;
+use neurona::nn::Buffer;
+use neurona::{DType, Device, PoolOptions, Result, RunningStats, Tensor, latest_steps, set_autocast, set_fusion};
+use std::sync::{Mutex, MutexGuard};
+
+const FORWARD: &str = "batch_norm·relu·max_pool2d";
+const BACKWARD: &str = "batch_norm·relu·max_pool2d_grad";
+
+/// Fusion is the process's setting: one test at a time.
+fn alone() -> MutexGuard<'static, ()> {
+    static ONE: Mutex<()> = Mutex::new(());
+    ONE.lock().unwrap_or_else(|e| e.into_inner())
+}
+
+fn devices() -> impl Iterator<Item = Device> {
+    [Some(Device::Cpu), common::gpu()].into_iter().flatten()
+}
+
+fn window(kernel: [usize; 2], stride: [usize; 2]) -> PoolOptions {
+    PoolOptions { kernel, stride, padding: [0, 0], ceil_mode: false }
+}
+
+/// What a block has beside its input.
+#[derive(Clone, Copy, Debug)]
+struct Layer {
+    dtype: DType,
+    /// Of what is there once a channel.
+    channel: DType,
+    affine: bool,
+    track: bool,
+    momentum: Option<f64>,
+    pool: PoolOptions,
+}
+
+impl Layer {
+    fn new(dtype: DType, pool: PoolOptions) -> Self {
+        Layer { dtype, channel: dtype, affine: true, track: true, momentum: Some(0.1), pool }
+    }
+}
+
+/// Everything one can see of a block (pooled images, gradients by input, weight and bias, new running statistics), and the
+/// steps of its plans: without gradients, and with them.
+fn run(layer: Layer, x: &Tensor, device: Device) -> Result<(Vec<(&'static str, Vec<f64>)>, [Vec<String>; 2])> {
+    let c = x.shape()[1];
+    let leaf = |t: Tensor| t.to(device)?.requires_grad();
+    let of_channel = |seed, low, high| stream(seed, [c], layer.channel, low, high);
+    let x = leaf(x.to_dtype(layer.dtype)?)?;
+    // Scales of both signs, and shifts that let some windows pass nothing.
+    let (weight, bias) = (leaf(of_channel(2, -1.5, 1.5)?)?, leaf(of_channel(3, -1.5, 0.5)?)?);
+    let before = [of_channel(4, -1.0, 1.0)?, of_channel(5, 0.5, 1.5)?, Tensor::scalar(4i64)];
+    let buffers = before.iter().map(|t| Buffer::new(&t.to(device)?)).collect::<Result<Vec<_>>>()?;
+    // As in a network: nothing but the result stays held.
+    let block = || -> Result<Tensor> {
+        let [mean, var, batches] = [buffers[0].get()?, buffers[1].get()?, buffers[2].get()?];
+        let running = layer.track.then_some(RunningStats { mean: &mean, var: &var, batches: &batches });
+        let affine = layer.affine.then_some((&weight, &bias));
+        let done = x.batch_norm_train(affine, running, layer.momentum, 1e-3)?;
+        for (buffer, value) in buffers.iter().zip(done.stats.into_iter().flatten()) {
+            buffer.cell().stage(value)?;
+        }
+        done.output.relu()?.max_pool2d(layer.pool)
+    };
+    let numbers = |t: &Tensor| t.to_dtype(DType::F64)?.to_vec::<f64>();
+    let loss = || -> Result<Tensor> {
+        let pooled = block()?;
+        let dy = stream(99, pooled.shape(), layer.dtype, -1.0, 1.0)?.to(device)?;
+        pooled.mul(&dy)?.to_dtype(DType::F64)?.sum()
+    };
+    // A pool that is held keeps its winners' places too: hence under another shape.
+    let pooled = block()?.flatten(1, -1)?;
+    let mut seen = vec![("pooled", pooled.to_vec::<f64>()?)];
+    let forward = latest_steps();
+    drop(pooled);
+    loss()?.backward()?;
+    let dx = x.grad().expect("a gradient");
+    let backward = latest_steps();
+    seen.push(("dx", numbers(&dx)?));
+    if layer.affine {
+        seen.push(("dweight", numbers(&weight.grad().expect("a gradient"))?));
+        seen.push(("dbias", numbers(&bias.grad().expect("a gradient"))?));
+    }
+    for (name, buffer) in ["mean", "variance", "batches"].into_iter().zip(&buffers) {
+        seen.push((name, numbers(&buffer.get()?)?));
+    }
+    Ok((seen, [forward, backward]))
+}
+
+/// Gradients come from sums in another order, and in pure 16-bit types from statistics that are not rounded.
+fn tolerance(layer: &Layer) -> f64 {
+    match (layer.dtype, layer.channel) {
+        (DType::F64, _) => 1e-13,
+        (DType::F32, _) => 3e-6,
+        (DType::F16, DType::F32) => 1e-3,
+        (DType::BF16, DType::F32) => 8e-3,
+        (DType::F16, _) => 4e-3,
+        _ => 3e-2,
+    }
+}
+
+fn has(steps: &[String], name: &str) -> bool {
+    steps.iter().any(|step| step == name)
+}
+
+fn compare(layer: Layer, x: &Tensor, device: Device) -> Result<()> {
+    let what = format!("{device:?} {:?} {layer:?}", x.shape());
+    set_fusion(false);
+    let plain = run(layer, x, device);
+    set_fusion(true);
+    let ((plain, without), (fused, with)) = (plain?, run(layer, x, device)?);
+    let all = |steps: &[Vec<String>; 2]| [has(&steps[0], FORWARD), has(&steps[1], FORWARD), has(&steps[1], BACKWARD)];
+    assert_eq!(all(&without), [false; 3], "{what}: {without:?}");
+    assert_eq!(all(&with), [true; 3], "{what}: {with:?}");
+    assert_eq!(plain.len(), fused.len(), "{what}");
+    for ((name, want), (_, got)) in plain.iter().zip(&fused) {
+        assert_eq!(got.len(), want.len(), "{what}, {name}");
+        let near = if name.starts_with('d') { tolerance(&layer) } else { 0.0 };
+        let largest = want.iter().filter(|v| v.is_finite()).fold(1e-2, |a: f64, b| a.max(b.abs()));
+        for (i, (got, want)) in got.iter().zip(want).enumerate() {
+            let same = got == want || got.is_nan() && want.is_nan() || (got - want).abs() <= near * largest;
+            assert!(same, "{what}, {name} {i}: {got} fused, {want} one by one");
+        }
+    }
+    Ok(())
+}
+
+/// Whether forward and backward of a block are joined.
+fn joined(layer: Layer, x: &Tensor, device: Device) -> Result<bool> {
+    let [_, steps] = run(layer, x, device)?.1;
+    assert_eq!(has(&steps, FORWARD), has(&steps, BACKWARD), "{steps:?}");
+    Ok(has(&steps, FORWARD))
+}
+
+/// Sizes with rows and columns left over, single pixels, every kind of channels, windows with gaps and cut ones.
+fn shapes() -> Vec<([usize; 4], PoolOptions)> {
+    let square = PoolOptions::square;
+    vec![
+        ([2, 32, 8, 8], square(2)),
+        ([2, 64, 7, 5], square(2)),
+        ([3, 1, 9, 6], square(2)),
+        ([2, 3, 2, 2], square(2)),
+        ([5, 6, 3, 2], square(2)),
+        ([2, 33, 6, 7], square(2)),
+        ([9, 32, 31, 30], square(2)),
+        ([2, 32, 10, 11], square(3)),
+        ([2, 3, 7, 8], window([2, 2], [3, 3])),
+        ([2, 16, 9, 10], window([2, 1], [3, 4])),
+        ([2, 8, 7, 5], PoolOptions { ceil_mode: true, ..square(2) }),
+        ([4, 6, 1, 1], square(1)),
+        ([2, 4, 9, 11], window([5, 4], [5, 6])),
+    ]
+}
+
+#[test]
+fn one_op_gives_what_three_give() -> Result<()> {
+    let _alone = alone();
+    for device in devices() {
+        let mut types = vec![(DType::F32, DType::F32), (DType::F64, DType::F64)];
+        if device != Device::Cpu {
+            types.push((DType::BF16, DType::F32));
+        }
+        for (dtype, channel) in types {
+            for (shape, pool) in shapes() {
+                let x = stream(1, shape, DType::F32, -1.0, 3.0)?;
+                compare(Layer { channel, ..Layer::new(dtype, pool) }, &x, device)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn with_and_without_parameters_and_statistics() -> Result<()> {
+    let _alone = alone();
+    for device in devices() {
+        let x = stream(1, [4, 16, 6, 7], DType::F32, -1.0, 3.0)?;
+        let layer = Layer::new(DType::F32, PoolOptions::square(2));
+        for affine in [false, true] {
+            for (track, momentum) in [(false, None), (true, None), (true, Some(0.3))] {
+                compare(Layer { affine, track, momentum, ..layer }, &x, device)?;
+            }
+        }
+        if device != Device::Cpu {
+            for (dtype, channel) in [(DType::F16, DType::F16), (DType::BF16, DType::BF16), (DType::F16, DType::F32)] {
+                compare(Layer { dtype, channel, ..layer }, &x, device)?;
+                compare(Layer { dtype, channel, affine: false, track: false, ..layer }, &x, device)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn ties_and_nans() -> Result<()> {
+    let _alone = alone();
+    for device in devices() {
+        for dtype in [DType::F32, DType::BF16] {
+            let layer = Layer { channel: DType::F32, ..Layer::new(dtype, PoolOptions::square(2)) };
+            let layer = if device == Device::Cpu { Layer::new(DType::F32, layer.pool) } else { layer };
+            // Few different values: many windows have several greatest ones, or nothing above 0.
+            compare(layer, &stream(7, [3, 8, 12, 10], DType::F32, -2.0, 2.0)?.round()?, device)?;
+            // Numbers that differ in f32 and are equal once they are rounded to 16 bits.
+            compare(layer, &stream(8, [3, 8, 12, 10], DType::F32, 1.0, 1.002)?, device)?;
+            let mut values = stream(9, [2, 8, 6, 6], DType::F32, -1.0, 1.0)?.to_vec::<f32>()?;
+            (values[3], values[200]) = (f32::NAN, f32::INFINITY);
+            compare(layer, &Tensor::from_vec(values, [2, 8, 6, 6])?, device)?;
+        }
+    }
+    Ok(())
+}
+
+/// Far from zero the statistics keep their digits.
+#[test]
+fn far_from_zero() -> Result<()> {
+    let _alone = alone();
+    for device in devices() {
+        let layer = Layer::new(DType::F32, PoolOptions::square(2));
+        compare(layer, &stream(1, [4, 32, 16, 16], DType::F32, 9_999.0, 10_001.0)?, device)?;
+    }
+    Ok(())
+}
+
+#[test]
+fn an_empty_batch() -> Result<()> {
+    let _alone = alone();
+    for device in devices() {
+        let layer = Layer::new(DType::F32, PoolOptions::square(2));
+        compare(layer, &Tensor::zeros([0, 16, 4, 4], DType::F32)?, device)?;
+    }
+    Ok(())
+}
+
+#[test]
+fn only_windows_that_do_not_overlap_are_joined() -> Result<()> {
+    let _alone = alone();
+    for device in devices() {
+        let x = stream(1, [2, 32, 8, 8], DType::F32, -1.0, 1.0)?;
+        let layer = |pool| Layer::new(DType::F32, pool);
+        assert!(joined(layer(PoolOptions::square(2)), &x, device)?);
+        assert!(joined(layer(window([2, 2], [3, 2])), &x, device)?);
+        assert!(!joined(layer(window([3, 3], [2, 3])), &x, device)?);
+        assert!(!joined(layer(PoolOptions { padding: [1, 0], ..PoolOptions::square(2) }), &x, device)?);
+    }
+    Ok(())
+}
+
+/// Runs a block whose steps somebody else reads too, and says what its plan is made of.
+fn steps(device: Device, other: impl Fn(&Tensor, &Tensor, &Tensor) -> Result<Tensor>) -> Result<Vec<String>> {
+    let x = stream(1, [2, 32, 8, 8], DType::F32, -1.0, 1.0)?.to(device)?.requires_grad()?;
+    let y = x.batch_norm_train(None, None, None, 1e-3)?.output;
+    let positive = y.relu()?;
+    let pooled = positive.max_pool2d(PoolOptions::square(2))?;
+    let loss = other(&y, &positive, &pooled)?;
+    drop((y, positive, pooled));
+    loss.backward()?;
+    x.grad().expect("a gradient").to_vec::<f32>()?;
+    Ok(latest_steps())
+}
+
+#[test]
+fn whoever_else_needs_the_images_gets_them() -> Result<()> {
+    let _alone = alone();
+    for device in devices() {
+        let has = |steps: Vec<String>| has(&steps, FORWARD);
+        assert!(has(steps(device, |_, _, pooled| pooled.sum())?));
+        assert!(has(steps(device, |_, _, pooled| pooled.square()?.sum()?.add(&pooled.sum()?))?));
+        assert!(!has(steps(device, |_, positive, pooled| positive.sum()?.add(&pooled.sum()?))?));
+        assert!(!has(steps(device, |y, _, pooled| y.sum()?.add(&pooled.sum()?))?));
+
+        // Without gradients, and with somebody who holds what is normalised.
+        let x = stream(1, [2, 32, 8, 8], DType::F32, -1.0, 1.0)?.to(device)?;
+        let y = x.batch_norm_train(None, None, None, 1e-3)?.output;
+        let pooled = y.relu()?.max_pool2d(PoolOptions::square(2))?;
+        pooled.to_vec::<f32>()?;
+        assert!(!has(latest_steps()));
+        assert_eq!(y.to_vec::<f32>()?.len(), 2 * 32 * 8 * 8);
+        drop((y, pooled));
+        let y = x.batch_norm_train(None, None, None, 1e-3)?.output.relu()?;
+        y.max_pool2d(PoolOptions::square(2))?.flatten(1, -1)?.to_vec::<f32>()?;
+        assert!(!has(latest_steps()));
+        drop(y);
+        let norm = x.batch_norm_train(None, None, None, 1e-3)?.output;
+        let flat = norm.relu()?.max_pool2d(PoolOptions::square(2))?.flatten(1, -1)?;
+        drop(norm);
+        flat.to_vec::<f32>()?;
+        assert!(has(latest_steps()), "{:?}", latest_steps());
+    }
+    Ok(())
+}
+
+/// In mixed precision the block comes behind a convolution whose images have 16 bits.
+#[test]
+fn mixed_precision() -> Result<()> {
+    let _alone = alone();
+    let Some(gpu) = common::gpu() else { return Ok(()) };
+    set_autocast(Some(DType::BF16))?;
+    let gradients = |fuse: bool| -> Result<(Vec<f32>, bool)> {
+        set_fusion(fuse);
+        let x = stream(1, [4, 3, 12, 12], DType::F32, -1.0, 1.0)?.to(gpu)?;
+        let w = stream(2, [32, 3, 3, 3], DType::F32, -1.0, 1.0)?.to(gpu)?.requires_grad()?;
+        let [scale, shift] = [(3, 0.5, 1.5), (4, -0.5, 0.5)].map(|(seed, low, high)| stream(seed, [32], DType::F32, low, high));
+        let (scale, shift) = (scale?.to(gpu)?.requires_grad()?, shift?.to(gpu)?.requires_grad()?);
+        let images = x.conv2d(&w, None, Default::default())?;
+        let y = images.batch_norm_train(Some((&scale, &shift)), None, None, 1e-3)?.output.relu()?;
+        drop(images);
+        let pooled = y.max_pool2d(PoolOptions::square(2))?;
+        drop(y);
+        let loss = pooled.square()?.sum()?;
+        drop(pooled);
+        loss.backward()?;
+        let mut all = w.grad().expect("a gradient").to_vec::<f32>()?;
+        let names = latest_steps();
+        all.extend(scale.grad().expect("a gradient").to_vec::<f32>()?);
+        Ok((all, has(&names, BACKWARD)))
+    };
+    let (plain, fused) = (gradients(false), gradients(true));
+    set_autocast(None)?;
+    set_fusion(true);
+    let ((plain, without), (fused, with)) = (plain?, fused?);
+    assert!(with && !without);
+    let largest = plain.iter().fold(0f32, |a, b| a.max(b.abs()));
+    for (fused, plain) in fused.iter().zip(&plain) {
+        assert!((fused - plain).abs() <= 1e-2 * largest, "{fused}, {plain}");
+    }
+    Ok(())
+}
