@@ -66,9 +66,9 @@ pub use cuda::{CudaPart, CudaReport, cuda_report, gpu_peak_memory, gpu_problem};
 pub use error::{Error, OpError, Place, Result};
 pub use graph::cell::Cell;
 pub use graph::debug::{set_check_finite, set_debug};
+pub use graph::engine::{Stats, autocast, num_threads, set_autocast, set_fusion, set_num_threads, stats};
 #[doc(hidden)]
 pub use graph::engine::{latest_steps, observe_runs};
-pub use graph::engine::{Stats, autocast, num_threads, set_autocast, set_fusion, set_num_threads, stats};
 pub use ops::batch_norm::{Normalized, RunningStats};
 pub use ops::conv2d::Conv2dOptions;
 pub use ops::cross_entropy::{CrossEntropyOptions, Reduction};

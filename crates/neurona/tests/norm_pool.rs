@@ -43,9 +43,12 @@ impl Layer {
     }
 }
 
+/// Names and numbers.
+type Seen = Vec<(&'static str, Vec<f64>)>;
+
 /// Everything one can see of a block (pooled images, gradients by input, weight and bias, new running statistics), and the
 /// steps of its plans: without gradients, and with them.
-fn run(layer: Layer, x: &Tensor, device: Device) -> Result<(Vec<(&'static str, Vec<f64>)>, [Vec<String>; 2])> {
+fn run(layer: Layer, x: &Tensor, device: Device) -> Result<(Seen, [Vec<String>; 2])> {
     let c = x.shape()[1];
     let leaf = |t: Tensor| t.to(device)?.requires_grad();
     let of_channel = |seed, low, high| stream(seed, [c], layer.channel, low, high);
@@ -114,7 +117,9 @@ fn compare(layer: Layer, x: &Tensor, device: Device) -> Result<()> {
     let ((plain, without), (fused, with)) = (plain?, run(layer, x, device)?);
     let all = |steps: &[Vec<String>; 2]| [has(&steps[0], FORWARD), has(&steps[1], FORWARD), has(&steps[1], BACKWARD)];
     assert_eq!(all(&without), [false; 3], "{what}: {without:?}");
-    assert_eq!(all(&with), [true; 3], "{what}: {with:?}");
+    // CPU cores go the way that is faster for the shape.
+    let wanted = if device == Device::Cpu { [has(&with[0], FORWARD); 3] } else { [true; 3] };
+    assert_eq!(all(&with), wanted, "{what}: {with:?}");
     assert_eq!(plain.len(), fused.len(), "{what}");
     for ((name, want), (_, got)) in plain.iter().zip(&fused) {
         assert_eq!(got.len(), want.len(), "{what}, {name}");
@@ -234,11 +239,17 @@ fn an_empty_batch() -> Result<()> {
     Ok(())
 }
 
+/// Images for which one op is faster on this device, whatever its vector instructions.
+fn images(device: Device) -> Result<Tensor> {
+    let shape = if device == Device::Cpu { [18, 32, 44, 48] } else { [2, 32, 8, 8] };
+    stream(1, shape, DType::F32, -1.0, 1.0)?.to(device)
+}
+
 #[test]
 fn only_windows_that_do_not_overlap_are_joined() -> Result<()> {
     let _alone = alone();
     for device in devices() {
-        let x = stream(1, [2, 32, 8, 8], DType::F32, -1.0, 1.0)?;
+        let x = images(device)?;
         let layer = |pool| Layer::new(DType::F32, pool);
         assert!(joined(layer(PoolOptions::square(2)), &x, device)?);
         assert!(joined(layer(window([2, 2], [3, 2])), &x, device)?);
@@ -250,7 +261,7 @@ fn only_windows_that_do_not_overlap_are_joined() -> Result<()> {
 
 /// Runs a block whose steps somebody else reads too, and says what its plan is made of.
 fn steps(device: Device, other: impl Fn(&Tensor, &Tensor, &Tensor) -> Result<Tensor>) -> Result<Vec<String>> {
-    let x = stream(1, [2, 32, 8, 8], DType::F32, -1.0, 1.0)?.to(device)?.requires_grad()?;
+    let x = images(device)?.requires_grad()?;
     let y = x.batch_norm_train(None, None, None, 1e-3)?.output;
     let positive = y.relu()?;
     let pooled = positive.max_pool2d(PoolOptions::square(2))?;
@@ -272,12 +283,12 @@ fn whoever_else_needs_the_images_gets_them() -> Result<()> {
         assert!(!has(steps(device, |y, _, pooled| y.sum()?.add(&pooled.sum()?))?));
 
         // Without gradients, and with somebody who holds what is normalised.
-        let x = stream(1, [2, 32, 8, 8], DType::F32, -1.0, 1.0)?.to(device)?;
+        let x = images(device)?;
         let y = x.batch_norm_train(None, None, None, 1e-3)?.output;
         let pooled = y.relu()?.max_pool2d(PoolOptions::square(2))?;
         pooled.to_vec::<f32>()?;
         assert!(!has(latest_steps()));
-        assert_eq!(y.to_vec::<f32>()?.len(), 2 * 32 * 8 * 8);
+        assert_eq!(y.to_vec::<f32>()?.len(), x.shape().numel());
         drop((y, pooled));
         let y = x.batch_norm_train(None, None, None, 1e-3)?.output.relu()?;
         y.max_pool2d(PoolOptions::square(2))?.flatten(1, -1)?.to_vec::<f32>()?;
@@ -292,7 +303,7 @@ fn whoever_else_needs_the_images_gets_them() -> Result<()> {
     Ok(())
 }
 
-/// In mixed precision the block comes behind a convolution whose images have 16 bits.
+/// In mixed precision the block stands between convolutions, whose images have 16 bits.
 #[test]
 fn mixed_precision() -> Result<()> {
     let _alone = alone();
@@ -302,15 +313,15 @@ fn mixed_precision() -> Result<()> {
         set_fusion(fuse);
         let x = stream(1, [4, 3, 12, 12], DType::F32, -1.0, 1.0)?.to(gpu)?;
         let w = stream(2, [32, 3, 3, 3], DType::F32, -1.0, 1.0)?.to(gpu)?.requires_grad()?;
-        let [scale, shift] = [(3, 0.5, 1.5), (4, -0.5, 0.5)].map(|(seed, low, high)| stream(seed, [32], DType::F32, low, high));
+        let [scale, shift] =
+            [(3, 0.5, 1.5), (4, -0.5, 0.5)].map(|(seed, low, high)| stream(seed, [32], DType::F32, low, high));
         let (scale, shift) = (scale?.to(gpu)?.requires_grad()?, shift?.to(gpu)?.requires_grad()?);
         let images = x.conv2d(&w, None, Default::default())?;
         let y = images.batch_norm_train(Some((&scale, &shift)), None, None, 1e-3)?.output.relu()?;
         drop(images);
-        let pooled = y.max_pool2d(PoolOptions::square(2))?;
+        let last = stream(5, [8, 32, 3, 3], DType::F32, -0.2, 0.2)?.to(gpu)?.requires_grad()?;
+        let loss = y.max_pool2d(PoolOptions::square(2))?.conv2d(&last, None, Default::default())?.square()?.sum()?;
         drop(y);
-        let loss = pooled.square()?.sum()?;
-        drop(pooled);
         loss.backward()?;
         let mut all = w.grad().expect("a gradient").to_vec::<f32>()?;
         let names = latest_steps();
@@ -321,7 +332,7 @@ fn mixed_precision() -> Result<()> {
     set_autocast(None)?;
     set_fusion(true);
     let ((plain, without), (fused, with)) = (plain?, fused?);
-    assert!(with && !without);
+    assert!(with && !without, "joined: {with} with fusion, {without} without");
     let largest = plain.iter().fold(0f32, |a, b| a.max(b.abs()));
     for (fused, plain) in fused.iter().zip(&plain) {
         assert!((fused - plain).abs() <= 1e-2 * largest, "{fused}, {plain}");

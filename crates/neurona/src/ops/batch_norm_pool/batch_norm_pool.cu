@@ -21,10 +21,10 @@ batch_norm_pool(const T *__restrict__ x, T *__restrict__ pooled, const W *__rest
         Group<T> result;
 #pragma unroll
         for (int k = 0; k < V; k++) {
-            W best = normal(widen(window.cell(0).at[k]) - normal.mean[k], k);
+            W best = normal(wide_at(window.cell(0), k) - normal.mean[k], k);
 #pragma unroll (Window::HELD ? Window::SIZE : 4)
             for (int i = 1; i < Window::SIZE; i++)
-                best = greater(best, normal(widen(window.cell(i).at[k]) - normal.mean[k], k));
+                best = greater(best, normal(wide_at(window.cell(i), k) - normal.mean[k], k));
             // Rounding and relu keep the order: once is enough.
             result.at[k] = narrow<T>(best < 0 ? 0 : best);
         }

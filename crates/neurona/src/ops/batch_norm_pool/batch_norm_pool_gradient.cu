@@ -28,7 +28,7 @@ __device__ __forceinline__ Winners winners_of(const Patch<ROWS, COLUMNS> &patch,
         Group<T> cell = patch.cell(place);
         W apart[PAIR], value[2] = {};
         for (int j = 0; j < PAIR; j++) {
-            apart[j] = widen(cell.at[k + j]) - normal.mean[k + j];
+            apart[j] = wide_at(cell, k + j) - normal.mean[k + j];
             value[j] = normal(apart[j], k + j);
         }
         store_and_read<T>(value[0], value[1]);
@@ -78,7 +78,7 @@ batch_norm_pool_gradient_sums(const T *__restrict__ dpooled, const T *__restrict
             for (int k = 0; k < V; k += PAIR) {
                 Winners best = winners_of(found.cells, normal, k);
                 for (int j = 0; j < PAIR; j++) {
-                    W slope = best.value[j] > 0 ? widen(found.slope.at[k + j]) : 0;
+                    W slope = best.value[j] > 0 ? wide_at(found.slope, k + j) : 0;
                     all[k + j] += slope;
                     all[V + k + j] += slope * best.apart[j];
                 }
@@ -125,7 +125,7 @@ batch_norm_pool_gradient(const T *__restrict__ dpooled, const T *__restrict__ x,
         for (int k = 0; k < V; k += PAIR) {
             Winners best = winners_of(tile, normal, k);
             for (int j = 0; j < PAIR; j++) {
-                slope[k + j] = best.value[j] > 0 ? widen(found.slope.at[k + j]) : 0;
+                slope[k + j] = best.value[j] > 0 ? wide_at(found.slope, k + j) : 0;
                 place[k + j] = best.place[j];
             }
         }

@@ -1,0 +1,255 @@
+//! Batch normalisation, relu and max pooling in one: the gradient.
+
+use super::{Normal, Visit, Window, Winners, each_window, lanes, tiles, wide};
+use crate::cpu::kernel::{Io, Kernel, share};
+use crate::cpu::math::Real;
+use crate::cpu::simd::vectorized;
+use crate::ops::batch_norm::cpu::{Statistics, TrainBackward, scratch};
+use crate::ops::pool::Pool;
+use std::ops::Range;
+
+/// Inputs: the gradient by the pooled images, x, mean, inverse deviation; if affine weight, bias.
+/// Outputs: dx; if affine dweight, dbias.
+pub struct Backward<T> {
+    norm: TrainBackward<T>,
+    pool: Pool,
+    affine: bool,
+}
+
+impl<T: Real> Backward<T> {
+    /// The gradient of the forward kernel with the same geometry.
+    pub fn new(pool: Pool, affine: bool) -> Self {
+        Backward { norm: TrainBackward::new(pool.n * pool.h * pool.w, pool.c, affine, false), pool, affine }
+    }
+
+    #[inline(always)]
+    fn normal<'a>(&self, io: &'a Io<'_>) -> Normal<'a, T> {
+        // SAFETY: nobody writes the inputs.
+        let input = |i: usize| unsafe { io.inputs[i].slice::<T>() };
+        let affine = self.affine.then(|| (input(4), input(5)));
+        Normal::new(io, Statistics { means: input(2), devs: input(3), affine })
+    }
+
+    /// A chunk's sums of the gradient, and of the gradient times the deviation.
+    #[inline(always)]
+    fn measure<const WIDE: usize>(&self, task: usize, io: &Io<'_>) {
+        let (g, m) = (&self.pool, &self.norm.m);
+        // SAFETY: nobody writes the inputs.
+        let (slopes, x) = unsafe { (io.inputs[0].slice::<T>(), io.inputs[1].slice::<T>()) };
+        let by = self.normal(io);
+        let [_, _, sum, dot] = scratch::<T, 4>(io, g.c);
+        let partial = m.partial(io, task);
+        // SAFETY: each task of the sweep has its own partial sums.
+        let (first, second) = unsafe { partial.slice_mut::<f64>(0..2 * g.c) }.split_at_mut(g.c);
+        first.fill(0.0);
+        second.fill(0.0);
+        sum.fill(T::zero());
+        dot.fill(T::zero());
+        let rows = share(g.n * g.oh(), m.chunks(), task);
+        let mut windows = 0;
+        for row in rows.clone() {
+            let ys = g.covered(0, row % g.oh());
+            let pixel = (row / g.oh() * g.h + ys.start) * g.w;
+            let slopes = &slopes[row * g.ow() * g.c..];
+            each_window::<WIDE>(g, pixel, ys.len(), &mut Summing { g, x, slopes, by, sum, dot });
+            windows += g.ow();
+            // Short sums lose nothing; they are added up in double precision.
+            if windows >= SHORT || row + 1 == rows.end {
+                windows = 0;
+                take(sum, first);
+                take(dot, second);
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn spread<const WIDE: usize>(&self, task: usize, io: &Io<'_>) {
+        let g = &self.pool;
+        let [down, _] = tiles(g);
+        let rows = share(g.n * down, self.norm.m.chunks(), task);
+        // Where a row of tiles begins, counted in rows of pixels.
+        let top = |row: usize| row / down.max(1) * g.h + row % down.max(1) * g.stride[0];
+        let own = top(rows.start) * g.w * g.c..top(rows.end) * g.w * g.c;
+        let factors = self.norm.factors(io);
+        // SAFETY: nobody writes the inputs; factors were written in an earlier phase.
+        let (slopes, x, factors) =
+            unsafe { (io.inputs[0].slice::<T>(), io.inputs[1].slice::<T>(), factors.slice::<T>()) };
+        // SAFETY: the ranges of different tasks do not overlap.
+        let mut dx = unsafe { io.outputs[0].slice_mut::<T>(own) };
+        let by = self.normal(io);
+        for row in rows {
+            let (image, ty) = (row / down, row % down);
+            let height = g.stride[0].min(g.h - ty * g.stride[0]);
+            let (here, rest) = dx.split_at_mut(height * g.w * g.c);
+            dx = rest;
+            let x = &x[top(row) * g.w * g.c..][..here.len()];
+            let mut work = Spreading { g, x, slopes: &[], by, factors, dx: here };
+            if ty < g.oh() {
+                let covered = g.covered(0, ty).len();
+                work.slopes = &slopes[(image * g.oh() + ty) * g.ow() * g.c..];
+                each_window::<WIDE>(g, 0, covered, &mut work);
+                if covered < height || g.stride[1] != g.kernel[1] || g.ow() * g.stride[1] < g.w {
+                    work.beside(covered, height);
+                }
+            } else {
+                work.none(0..height * g.w);
+            }
+        }
+    }
+}
+
+/// Windows whose sums are kept in the images' own precision.
+const SHORT: usize = 32;
+
+/// Adds short sums to the totals and starts them anew.
+#[inline(always)]
+fn take<T: Real>(short: &mut [T], totals: &mut [f64]) {
+    for (short, total) in short.iter_mut().zip(totals) {
+        *total += short.wide();
+        *short = T::zero();
+    }
+}
+
+/// The gradient by a window's result as far as relu lets it pass.
+#[inline(always)]
+fn passed<T: Real, const L: usize>(slopes: &[T], at: usize, best: &Winners<T, L>) -> [T; L] {
+    let slope = lanes::<T, L>(slopes, at);
+    let mut passed = [T::zero(); L];
+    for j in 0..L {
+        passed[j] = if best.value[j] > T::zero() { slope[j] } else { T::zero() };
+    }
+    passed
+}
+
+struct Summing<'a, T> {
+    g: &'a Pool,
+    x: &'a [T],
+    /// From the row's on.
+    slopes: &'a [T],
+    by: Normal<'a, T>,
+    sum: &'a mut [T],
+    dot: &'a mut [T],
+}
+
+impl<T: Real> Visit for Summing<'_, T> {
+    #[inline(always)]
+    fn block<const L: usize>(&mut self, window: &Window, channel: usize) {
+        let best = window.winners(self.g, self.x, self.by, channel);
+        let slope = passed::<T, L>(self.slopes, window.number * self.g.c + channel, &best);
+        let (mut sum, mut dot) = (lanes::<T, L>(self.sum, channel), lanes::<T, L>(self.dot, channel));
+        for j in 0..L {
+            sum[j] = sum[j] + slope[j];
+            dot[j] = dot[j] + slope[j] * best.apart[j];
+        }
+        self.sum[channel..][..L].copy_from_slice(&sum);
+        self.dot[channel..][..L].copy_from_slice(&dot);
+    }
+}
+
+struct Spreading<'a, T> {
+    g: &'a Pool,
+    /// Of the row of tiles.
+    x: &'a [T],
+    /// From the row's on.
+    slopes: &'a [T],
+    by: Normal<'a, T>,
+    /// Average, slope and scale of each channel.
+    factors: &'a [T],
+    dx: &'a mut [T],
+}
+
+impl<T: Real> Visit for Spreading<'_, T> {
+    #[inline(always)]
+    fn block<const L: usize>(&mut self, window: &Window, channel: usize) {
+        let g = self.g;
+        let best = window.winners(g, self.x, self.by, channel);
+        let slope = passed::<T, L>(self.slopes, window.number * g.c + channel, &best);
+        for r in 0..window.size[0] {
+            for s in 0..window.size[1] {
+                let number = T::of((r * g.kernel[1] + s) as f64);
+                let mut won = [T::zero(); L];
+                for j in 0..L {
+                    won[j] = if best.place[j] == number { slope[j] } else { T::zero() };
+                }
+                self.place(window.pixel + r * g.w + s, channel, won);
+            }
+        }
+    }
+}
+
+impl<T: Real> Spreading<'_, T> {
+    #[inline(always)]
+    fn place<const L: usize>(&mut self, pixel: usize, channel: usize, slope: [T; L]) {
+        let c = self.g.c;
+        let at = pixel * c + channel;
+        let (cell, mean) = (lanes::<T, L>(self.x, at), lanes::<T, L>(self.by.mean, channel));
+        let average = lanes::<T, L>(self.factors, channel);
+        let tilt = lanes::<T, L>(self.factors, c + channel);
+        let scale = lanes::<T, L>(self.factors, 2 * c + channel);
+        let mut new = [T::zero(); L];
+        for j in 0..L {
+            new[j] = (slope[j] - average[j] - (cell[j] - mean[j]) * tilt[j]) * scale[j];
+        }
+        self.dx[at..][..L].copy_from_slice(&new);
+    }
+
+    /// Between the windows, below and behind them there is nothing to win.
+    #[inline(always)]
+    fn beside(&mut self, covered: usize, height: usize) {
+        let g = self.g;
+        for y in 0..covered {
+            let mut from = 0;
+            for number in 0..g.ow() {
+                let columns = g.covered(1, number);
+                self.none(y * g.w + from..y * g.w + columns.start);
+                from = columns.end;
+            }
+            self.none(y * g.w + from..(y + 1) * g.w);
+        }
+        self.none(covered * g.w..height * g.w);
+    }
+
+    #[inline(always)]
+    fn none(&mut self, pixels: Range<usize>) {
+        for pixel in pixels {
+            for channel in 0..self.g.c {
+                self.place(pixel, channel, [T::zero()]);
+            }
+        }
+    }
+}
+
+impl<T: Real> Kernel for Backward<T> {
+    fn phases(&self) -> Vec<usize> {
+        self.norm.phases()
+    }
+
+    fn workspace(&self) -> usize {
+        self.norm.workspace()
+    }
+
+    fn scratch(&self) -> usize {
+        self.norm.scratch().max(4 * self.pool.c * size_of::<T>())
+    }
+
+    fn run(&self, phase: usize, task: usize, io: &Io<'_>) {
+        vectorized(
+            #[inline(always)]
+            || {
+                for step in self.norm.m.steps(phase) {
+                    match step {
+                        1 => self.norm.combine(task, io),
+                        0 if wide() => self.measure::<16>(task, io),
+                        0 => self.measure::<8>(task, io),
+                        _ if wide() => self.spread::<16>(task, io),
+                        _ => self.spread::<8>(task, io),
+                    }
+                }
+            },
+        );
+    }
+
+    fn flops(&self) -> u64 {
+        14 * self.pool.input_len() as u64
+    }
+}
