@@ -357,6 +357,9 @@ fn batch_norm(x: &[Tensor], tracking: bool) -> Result<Tensor> {
     let running = tracking.then_some(RunningStats { mean: &mean, var: &var, batches: &batches });
     Ok(x[0].batch_norm_train(x.get(1).zip(x.get(2)), running, Some(0.1), 1e-3)?.output)
 }
+fn batch_norm_pool(x: &[Tensor], size: usize) -> Result<Tensor> {
+    batch_norm(x, true)?.relu()?.max_pool2d(PoolOptions::square(size))?.flatten(1, -1)
+}
 fn batch_norm_eval(x: &[Tensor]) -> Result<Tensor> {
     let channels = x[0].shape()[1];
     let mean = stream(21, [channels], DType::F64, -1.0, 1.0)?;
@@ -365,6 +368,8 @@ fn batch_norm_eval(x: &[Tensor]) -> Result<Tensor> {
 }
 gradient_check!(batch_norm_images, |x| batch_norm(x, true), [2, 3, 3, 5], [3], [3]);
 gradient_check!(batch_norm_images_relu, |x| batch_norm(x, true)?.relu(), [2, 3, 3, 5], [3], [3]);
+gradient_check!(batch_norm_pool, |x| batch_norm_pool(x, 2), [2, 16, 4, 5], [16], [16]);
+gradient_check!(batch_norm_pool_odd, |x| batch_norm_pool(x, 3), [2, 3, 7, 4], [3], [3]);
 gradient_check!(batch_norm_rows, |x| batch_norm(x, true), [7, 5], [5], [5]);
 gradient_check!(batch_norm_lines, |x| batch_norm(x, false), [2, 3, 5], [3], [3]);
 gradient_check!(batch_norm_lines_relu, |x| batch_norm(x, true)?.relu(), [2, 3, 5], [3], [3]);

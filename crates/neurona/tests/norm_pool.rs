@@ -4,8 +4,11 @@
 mod common;
 
 use common::stream;
-use neurona::nn::Buffer;
-use neurona::{DType, Device, PoolOptions, Result, RunningStats, Tensor, latest_steps, set_autocast, set_fusion};
+use neurona::models::course_cnn_with;
+use neurona::nn::{Buffer, Forward, Module};
+use neurona::optim::{Optimizer, Sgd};
+use neurona::{DType, Device, PoolOptions, Result, RunningStats, Tensor, latest_steps, manual_seed};
+use neurona::{set_autocast, set_fusion};
 use std::sync::{Mutex, MutexGuard};
 
 const FORWARD: &str = "batch_norm·relu·max_pool2d";
@@ -336,6 +339,45 @@ fn mixed_precision() -> Result<()> {
     let largest = plain.iter().fold(0f32, |a, b| a.max(b.abs()));
     for (fused, plain) in fused.iter().zip(&plain) {
         assert!((fused - plain).abs() <= 1e-2 * largest, "{fused}, {plain}");
+    }
+    Ok(())
+}
+
+/// The course's network has three such blocks: all are joined, in f32 and in mixed precision, and it learns the same.
+#[test]
+fn the_course_network() -> Result<()> {
+    let _alone = alone();
+    let train = |device: Device, fuse: bool| -> Result<(Vec<f32>, [usize; 2])> {
+        manual_seed(3);
+        set_fusion(fuse);
+        let net = course_cnn_with([3, 8, 8], 4)?;
+        net.to(device)?;
+        let x = stream(1, [6, 3, 8, 8], DType::F32, -1.0, 1.0)?.to(device)?;
+        let y = Tensor::from_vec(vec![0i64, 1, 2, 3, 1, 2], [6])?.to(device)?;
+        let mut optimizer = Sgd::new(net.parameters(), 0.05);
+        let mut losses = Vec::new();
+        for _ in 0..3 {
+            let loss = net.forward(&x)?.cross_entropy(&y)?;
+            loss.backward()?;
+            optimizer.step()?;
+            losses.push(loss.item::<f32>()?);
+        }
+        let steps = latest_steps();
+        Ok((losses, [FORWARD, BACKWARD].map(|name| steps.iter().filter(|step| *step == name).count())))
+    };
+    for device in devices() {
+        for (mixed, near) in [(None, 1e-4), (Some(DType::BF16), 2e-2)] {
+            set_autocast(mixed)?;
+            let (plain, fused) = (train(device, false), train(device, true));
+            set_autocast(None)?;
+            set_fusion(true);
+            let ((plain, without), (fused, with)) = (plain?, fused?);
+            assert_eq!(without, [0, 0]);
+            assert!(with == [3, 3] || device == Device::Cpu && with == [0, 0], "{device:?} {mixed:?}: {with:?}");
+            for (plain, fused) in plain.iter().zip(&fused) {
+                assert!((plain - fused).abs() <= near, "{device:?} {mixed:?}: {fused}, not {plain}");
+            }
+        }
     }
     Ok(())
 }
