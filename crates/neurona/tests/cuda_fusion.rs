@@ -136,3 +136,31 @@ fn relu_is_undone_behind_a_product() -> Result<()> {
     }
     Ok(())
 }
+
+#[test]
+fn a_residual_sum_is_that_of_its_parts() -> Result<()> {
+    // Whole vectors of channels and single ones; more rows than one run has.
+    for [n, c, side] in [[2, 8, 3], [3, 5, 4], [4, 64, 9], [2, 1, 2]] {
+        for (dtype, allowed) in [(DType::F32, 1e-6), (DType::F64, 1e-14), (DType::BF16, 0.02)] {
+            for relu in [false, true] {
+                let pair = both(|gpu| {
+                    let image = |seed| stream(seed, [n, c, side, side], dtype, -2.0, 2.0)?.to(gpu)?.requires_grad();
+                    let (x, other, by) = (image(1)?, image(2)?, image(3)?);
+                    let weight = stream(4, [c], dtype, 0.5, 1.5)?.to(gpu)?.requires_grad()?;
+                    let bias = stream(5, [c], dtype, -0.5, 0.5)?.to(gpu)?.requires_grad()?;
+                    let y = x.batch_norm_train(Some((&weight, &bias)), None, None, 1e-5)?.output.add(&other)?;
+                    let y = if relu { y.relu()? } else { y };
+                    y.mul(&by)?.sum()?.backward()?;
+                    let mut all = numbers(&y)?;
+                    for gradient in [&x, &other, &weight, &bias].map(Tensor::grad) {
+                        all.extend(numbers(&gradient.expect("backward was called"))?);
+                    }
+                    Ok(all)
+                })?;
+                let Some([fused, plain]) = pair else { return Ok(()) };
+                same(&fused, &plain, allowed, &format!("{n} images of {c}x{side}x{side} in {dtype}, relu {relu}"));
+            }
+        }
+    }
+    Ok(())
+}

@@ -10,6 +10,7 @@ mod loss;
 mod norm_pool;
 mod pool;
 mod precision;
+mod residual;
 #[cfg(test)]
 mod tests;
 
@@ -27,16 +28,17 @@ pub(crate) fn lower(ir: Ir, fuse: bool, device: Device, mixed: Option<DType>) ->
         (_, Some(narrow)) => precision::mix(ir, narrow)?,
         _ => ir,
     };
-    let ir = if fuse && device != Device::Cpu { loss::join_gradients(ir)? } else { ir };
+    let gpu = fuse && device != Device::Cpu;
+    let ir = if gpu { residual::join(loss::join_gradients(ir)?)? } else { ir };
     let ir = if fuse {
         let ir = norm_pool::join(fold::batch_norm(ir)?, device)?;
         fuse_relu(pool::mask_first(ir, device)?, device)?
     } else {
         ir
     };
-    let ir = if fuse && device != Device::Cpu { fuse_relu_grad(ir)? } else { ir };
+    let ir = if gpu { fuse_relu_grad(ir)? } else { ir };
     let ir = layout::choose(ir)?;
-    let ir = if fuse && device != Device::Cpu { layout::join_casts(ir)? } else { ir };
+    let ir = if gpu { layout::join_casts(ir)? } else { ir };
     let ir = elementwise::group(ir, fuse)?;
     prune(ir)
 }
@@ -124,8 +126,13 @@ fn fuse_relu(ir: Ir, device: Device) -> Result<Ir> {
                 let bias = match &new.nodes[y.node].kind {
                     Kind::Op(Op::BatchNormTrain(forward)) => {
                         let same = new.nodes[y.node].inputs[0] == node.inputs[1] && y.out == 0;
-                        (device != Device::Cpu && forward.affine && op.affine && same && exact(node.inputs[2]))
-                            .then(|| new.nodes[y.node].inputs[2])
+                        (device != Device::Cpu
+                            && forward.affine
+                            && op.affine
+                            && !forward.added
+                            && same
+                            && exact(node.inputs[2]))
+                        .then(|| new.nodes[y.node].inputs[2])
                     }
                     _ => None,
                 };

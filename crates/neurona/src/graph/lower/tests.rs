@@ -5,7 +5,8 @@ use super::lower;
 use crate::cpu::gemm::Activation;
 use crate::graph::ir::{Ir, Kind, Leaf, Value};
 use crate::ops::Op;
-use crate::ops::arithmetic::Mul;
+use crate::ops::arithmetic::{Add, Mul};
+use crate::ops::batch_norm::BatchNormTrain;
 use crate::ops::cast::Cast;
 use crate::ops::conv2d::Conv2d;
 use crate::ops::cross_entropy::{CrossEntropy, CrossEntropyGrad, Reduction};
@@ -174,5 +175,39 @@ fn the_gradient_of_a_loss_has_16_bits_for_products() -> Result<()> {
     let by_weight = graph.op(MatMul::new(true, false), &[gradient, x])?;
     let steps = graph.steps(&[loss, by_weight], Some(DType::F16))?;
     assert_eq!(steps, ["cross_entropy·grad", "to_dtype", "matmul aᵀb"]);
+    Ok(())
+}
+
+/// Two normalised images, the second of them later.
+fn normalised(graph: &mut Graph) -> Result<[Value; 2]> {
+    let norm = BatchNormTrain { eps: 0, affine: false, track: false, cumulative: true, added: false, relu: false };
+    let x = [graph.leaf(&[2, 8, 4, 4], DType::F32), graph.leaf(&[2, 8, 4, 4], DType::F32)];
+    Ok([graph.op(norm.clone(), &x[..1])?, graph.op(norm, &x[1..])?])
+}
+
+#[test]
+fn a_residual_block_ends_with_its_last_normalisation() -> Result<()> {
+    for turned in [false, true] {
+        let mut graph = Graph::default();
+        let mut both = normalised(&mut graph)?;
+        if turned {
+            both.reverse();
+        }
+        let sum = graph.op(Add, &both)?;
+        let y = graph.op(Relu, &[sum])?;
+        let steps = graph.steps(&[y], None)?;
+        let work: Vec<_> = steps.iter().filter(|step| !step.starts_with("to_")).collect();
+        assert_eq!(work, ["batch_norm", "batch_norm·add·relu"]);
+    }
+    Ok(())
+}
+
+#[test]
+fn a_normalised_image_that_others_read_is_added_apart() -> Result<()> {
+    let mut graph = Graph::default();
+    let [a, b] = normalised(&mut graph)?;
+    let sum = graph.op(Add, &[a, b])?;
+    let steps = graph.steps(&[sum, b], None)?;
+    assert!(steps.iter().any(|step| step == "add") && !steps.iter().any(|step| step.contains("·add")), "{steps:?}");
     Ok(())
 }

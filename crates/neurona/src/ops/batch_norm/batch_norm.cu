@@ -6,6 +6,11 @@
 // has left in the cache.
 #include "batch_norm.cuh"
 
+// Whether something is added to what is normalised, before relu.
+#ifndef ADDED
+#define ADDED 0
+#endif
+
 // Counts the batch too: the next kernel may then read the number everywhere.
 extern "C" __global__ void __launch_bounds__(COLUMN_THREADS, 2)
 batch_norm_moments(const T *__restrict__ x, W *__restrict__ partial, const i64 *batches, i64 *batches_after, i64 rows, i64 c, i64 run) {
@@ -54,15 +59,33 @@ batch_norm_join_moments(const W *__restrict__ partial, W *__restrict__ joined, i
     if (threadIdx.y == 0 && strip_column() < c) write_moments(joined, all, 0, c);
 }
 
-__device__ __forceinline__ void normalise_rows(const T *x, T *y, const Normal &normal, int relu, i64 rows, i64 c, i64 run) {
+// What is read of one row.
+struct Found {
+    Group<T> x;
+#if ADDED
+    Group<T> other;
+#endif
+};
+
+__device__ __forceinline__ void normalise_rows(const T *x, const T *other, T *y, const Normal &normal, int relu, i64 rows, i64 c, i64 run) {
     i64 column = strip_column();
     Run own(rows, run);
-    auto load = [&](i64 row) { return load_group(x + row * c + column); };
-    each_row<4>(own, true, load, [&](i64 row, const Group<T> &found) {
+    auto load = [&](i64 row) {
+        Found found;
+        found.x = load_group(x + row * c + column);
+#if ADDED
+        found.other = load_group(other + row * c + column);
+#endif
+        return found;
+    };
+    each_row<4>(own, true, load, [&](i64 row, const Found &found) {
         W value[V];
-        widen_all(value, found);
+        widen_all(value, found.x);
         for (int k = 0; k < V; k++) {
             W v = normal(value[k] - normal.mean[k], k);
+#if ADDED
+            v += wide_at(found.other, k);
+#endif
             value[k] = relu && v < 0 ? 0 : v;
         }
         store_narrow(y + row * c + column, value);
@@ -70,7 +93,7 @@ __device__ __forceinline__ void normalise_rows(const T *x, T *y, const Normal &n
 }
 
 extern "C" __global__ void __launch_bounds__(COLUMN_THREADS, 2)
-batch_norm_normalise(const T *__restrict__ x, T *__restrict__ y, const W *__restrict__ partial, i64 runs, i64 partial_run,
+batch_norm_normalise(const T *__restrict__ x, const T *__restrict__ other, T *__restrict__ y, const W *__restrict__ partial, i64 runs, i64 partial_run,
                      Channels<P> channels, i64 rows, i64 c, i64 run, double eps, int relu) {
     take_turn();
     __shared__ W room[MOMENTS * COLUMN_THREADS / 2];
@@ -79,7 +102,7 @@ batch_norm_normalise(const T *__restrict__ x, T *__restrict__ y, const W *__rest
     if (strip_column() >= c) return;
     Normal normal;
     normal.take(all, channels, blockIdx.y + threadIdx.y == 0, rows, eps);
-    normalise_rows(x, y, normal, relu, rows, c, run);
+    normalise_rows(x, other, y, normal, relu, rows, c, run);
 }
 
 extern "C" __global__ void __launch_bounds__(COLUMN_THREADS, 2)
@@ -94,7 +117,7 @@ batch_norm_eval(const T *__restrict__ x, T *__restrict__ y, const P *running_mea
         normal.scale[k] = 1 / sqrt(widen(running_variance[column + k]) + (W)eps) * (weight ? widen(weight[column + k]) : 1);
         normal.shift[k] = bias ? widen(bias[column + k]) : 0;
     }
-    normalise_rows(x, y, normal, relu, rows, c, run);
+    normalise_rows(x, nullptr, y, normal, relu, rows, c, run);
 }
 
 // A convolution's scale and bias that normalise as well. In double precision: a large mean over a small deviation must

@@ -137,7 +137,8 @@ pub(super) fn train(
     let m = Matrix::new(gpu, &inputs[0])?;
     let module = with_momentum(m.forward(gpu, &inputs[0], outputs[1].meta.dtype), op, inputs);
     let (mut launches, moments) = m.moments(op, &module)?;
-    let mut arguments = vec![Input(0), Output(0)];
+    let module = module.with("ADDED", i32::from(op.added));
+    let mut arguments = vec![Input(0), some(op.added, op.other()), Output(0)];
     arguments.extend(moments);
     arguments.extend([channels(op), I64(m.rows), I64(m.c), I64(m.run()), F64(f64::from_bits(op.eps))]);
     arguments.push(I32(op.relu.into()));

@@ -16,7 +16,7 @@ use crate::{Error, Result};
 use smallvec::{SmallVec, smallvec};
 
 /// By the batch's own statistics. Operands: x; if affine weight, bias; if tracking running mean, running
-/// variance, batches so far and (unless cumulative) momentum.
+/// variance, batches so far and (unless cumulative) momentum; with `added` what is added to y.
 /// Results: y, mean, inverse deviation; if tracking the new running statistics and number of batches.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct BatchNormTrain {
@@ -25,6 +25,8 @@ pub(crate) struct BatchNormTrain {
     pub affine: bool,
     pub track: bool,
     pub cumulative: bool,
+    /// Set by the lowering pass, for GPUs: a sum that follows, before relu.
+    pub added: bool,
     /// Set by the lowering pass.
     pub relu: bool,
 }
@@ -35,9 +37,14 @@ impl BatchNormTrain {
         if self.affine { 3 } else { 1 }
     }
 
+    /// The operand that is added.
+    fn other(&self) -> usize {
+        self.tracked() + if self.track { 4 - usize::from(self.cumulative) } else { 0 }
+    }
+
     /// For the kernel of CPU cores.
     pub fn training(&self) -> cpu::Training {
-        let BatchNormTrain { eps, affine, track, cumulative, relu } = *self;
+        let BatchNormTrain { eps, affine, track, cumulative, relu, .. } = *self;
         cpu::Training { eps: f64::from_bits(eps), relu, affine, track, cumulative }
     }
 }
@@ -114,7 +121,8 @@ impl Operation for BatchNormTrain {
         "batch_norm"
     }
     fn describe(&self) -> String {
-        format!("batch_norm{}", if self.relu { "·relu" } else { "" })
+        let (added, relu) = (if self.added { "·add" } else { "" }, if self.relu { "·relu" } else { "" });
+        format!("batch_norm{added}{relu}")
     }
     fn outputs(&self, inputs: &[&Meta]) -> Result<Metas> {
         let x = inputs[0];
@@ -146,7 +154,8 @@ impl Operation for BatchNormTrain {
         Ok(gradients)
     }
     fn spatial(&self) -> Spatial {
-        Spatial::of(&[0], &[0])
+        // What is added comes last; what belongs to a channel has one dimension and no layout.
+        if self.added { Spatial::of(&[0, 1, 2, 3, 4, 5, 6, 7], &[0]) } else { Spatial::of(&[0], &[0]) }
     }
     fn in_place(&self, _inputs: usize) -> Vec<(usize, usize)> {
         let first = self.tracked();
@@ -306,6 +315,7 @@ impl Tensor {
             affine: affine.is_some(),
             track: running.is_some(),
             cumulative: momentum.is_none(),
+            added: false,
             relu: false,
         };
         let results = Tensor::apply_all(op, &operands)?;
