@@ -1,11 +1,13 @@
 // The gradients by filters and bias where the input has few channels.
 //
-// A block goes through tiles of TILE_H × TILE_W outputs with the input and the output's gradient in shared memory. A thread
-// has one input channel, one filter row and THREAD_K output channels; moving along a row of pixels it keeps the S values
-// under the filter in registers, so that each new one costs one read. Several threads (slices) share these sums, each with
-// its own rows. Sums of a bias come from threads whose input is a row of ones.
+// A block goes through tiles of TILE_H × TILE_W outputs with the input and the output's gradient in shared memory, as they
+// lie in memory. A thread has one input channel, one filter row and THREAD_K output channels; moving along a row of pixels
+// it keeps the S values under the filter in registers, so that each new one costs one read. Several threads (slices) share
+// these sums, each with its own rows. Sums of a bias come from threads whose input is a row of ones.
 //
-// ELEMENT: type of the images. CHANNELS, WANTED: of input and output. R, S: taps.
+// ELEMENT: type of the images. CHANNELS, WANTED: of input and output. R, S: taps. UNIT, GRADIENT_UNIT: neighbours in memory,
+// of input and gradient, that are always inside or outside together, and whole in 16 bytes.
+#include "pipeline.cuh"
 #include "staging.cuh"
 
 #ifndef ELEMENT
@@ -21,7 +23,9 @@
 #define STRIDE_W 1
 #define TILE_H 28
 #define TILE_W 28
-#define SLICES 8
+#define SLICES 14
+#define UNIT 4
+#define GRADIENT_UNIT 4
 #endif
 
 typedef ELEMENT T;
@@ -30,16 +34,22 @@ constexpr int GROUPS_K = (WANTED + THREAD_K - 1) / THREAD_K, WIDTH = GROUPS_K * 
 constexpr int LINES = CHANNELS * R;
 // One more line than there are rows of filters: that of the bias.
 constexpr int UNITS = (LINES + 1) * GROUPS_K, THREADS = (UNITS * SLICES + 31) / 32 * 32;
-constexpr int ROWS = (TILE_H - 1) * STRIDE_H + R, COLUMNS = (TILE_W - 1) * STRIDE_W + S;
-// An odd distance puts the rows that neighbours read into different banks.
-constexpr int PITCH = COLUMNS | 1;
-constexpr int VECTOR = THREAD_K % 4 == 0 ? 4 : THREAD_K % 2 == 0 ? 2 : 1;
-struct __align__(4 * VECTOR) Several { float at[VECTOR]; };
+constexpr int ROWS = (TILE_H - 1) * STRIDE_H + R, LINE = ((TILE_W - 1) * STRIDE_W + S) * CHANNELS;
+// Rows that neighbours read begin in different banks.
+constexpr int ALIGN = 16 / sizeof(T), PITCH = (LINE + ALIGN - 1) / (2 * ALIGN) * (2 * ALIGN) + ALIGN;
+// Pixels whose gradients a thread reads at once: all of their channels, or one's.
+constexpr int TOGETHER = GROUPS_K > 1 || TILE_W % 2 == 1 ? 1 : TILE_W % 4 == 0 ? 4 : 2;
+constexpr int READ = TOGETHER * THREAD_K, VECTOR = READ % 4 == 0 ? 4 : READ % 2 == 0 ? 2 : 1;
+
+// Blocks of a multiprocessor hide each other's way from memory.
+#ifndef RESIDENT
+#define RESIDENT (672 / THREADS > 4 ? 4 : 672 / THREADS > 1 ? 672 / THREADS : 1)
+#endif
 
 struct Shared {
-    __align__(16) float gradient[TILE_H][TILE_W][WIDTH];
-    float input[CHANNELS][ROWS][PITCH];
-    float ones[PITCH];
+    __align__(16) T gradient[TILE_H * TILE_W * WIDTH];
+    __align__(16) T input[ROWS][PITCH];
+    T ones[PITCH];
 };
 struct Sums {
     float at[SLICES > 1 ? SLICES - 1 : 1][S * THREAD_K][UNITS];
@@ -50,8 +60,32 @@ struct Frame {
     int tiles_h, tiles_w, tiles;
 };
 
+// Starts the way of the input and the output's gradient of a tile into shared memory.
+__device__ __forceinline__ void bring_tile(Shared &shared, const T *images, const T *dy, int tile, const Frame &f) {
+    const int tile_w = tile % f.tiles_w * TILE_W, tile_h = tile / f.tiles_w % f.tiles_h * TILE_H;
+    const i64 image = tile / f.tiles_w / f.tiles_h;
+    const T *const from = images + image * f.h * f.w * CHANNELS, *const gradients = dy + image * f.p * f.q * WANTED;
+    const int top = tile_h * STRIDE_H - f.padding_h, left = (tile_w * STRIDE_W - f.padding_w) * CHANNELS;
+    constexpr int LINE_UNITS = (LINE + UNIT - 1) / UNIT;
+    for (int at = threadIdx.x; at < ROWS * LINE_UNITS; at += THREADS) {
+        const int y = at / LINE_UNITS, x = at % LINE_UNITS * UNIT;
+        const bool there = (u32)(top + y) < (u32)f.h && (u32)(left + x) < (u32)(f.w * CHANNELS);
+        bring<UNIT>(&shared.input[y][x], there ? from + (i64)(top + y) * f.w * CHANNELS + left + x : images, there);
+    }
+    // A row of gradients, or a pixel's where threads have channels beyond the last.
+    constexpr int LENGTH = WIDTH == WANTED ? TILE_W * WANTED : WANTED, GRADIENT_UNITS = LENGTH / GRADIENT_UNIT;
+    constexpr int PIECES = WIDTH == WANTED ? TILE_H : TILE_H * TILE_W, PIECE_STEP = WIDTH == WANTED ? LENGTH : WIDTH;
+    for (int at = threadIdx.x; at < PIECES * GRADIENT_UNITS; at += THREADS) {
+        const int piece = at / GRADIENT_UNITS, x = at % GRADIENT_UNITS * GRADIENT_UNIT;
+        const int y = WIDTH == WANTED ? piece : piece / TILE_W, column = (tile_w + (WIDTH == WANTED ? 0 : piece % TILE_W)) * WANTED + x;
+        const bool there = tile_h + y < f.p && column < f.q * WANTED;
+        bring<GRADIENT_UNIT>(&shared.gradient[piece * PIECE_STEP + x], there ? gradients + (i64)(tile_h + y) * f.q * WANTED + column : dy, there);
+    }
+    cp_async_commit();
+}
+
 // Blocks: x, each with every gridDim.x-th tile. `parts`: [block][k][tap][channel]; `bias_parts`: [block][k] or null.
-extern "C" __global__ void __launch_bounds__(THREADS, 2)
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
 conv2d_direct_weight_grad(const T *__restrict__ images, const T *__restrict__ dy, float *__restrict__ parts, float *__restrict__ bias_parts, const Frame f) {
     take_turn();
     extern __shared__ __align__(128) unsigned char room[];
@@ -65,56 +99,41 @@ conv2d_direct_weight_grad(const T *__restrict__ images, const T *__restrict__ dy
     for (int s = 0; s < S; s++)
 #pragma unroll
         for (int j = 0; j < THREAD_K; j++) sum[s][j] = 0.0f;
-    for (int at = threadIdx.x; at < PITCH; at += THREADS) shared.ones[at] = 1.0f;
+    for (int at = threadIdx.x; at < PITCH; at += THREADS) shared.ones[at] = narrow<T>(1.0f);
+    if (WIDTH != WANTED)
+        for (int at = threadIdx.x; at < TILE_H * TILE_W * WIDTH; at += THREADS) shared.gradient[at] = T{};
 
     for (int tile = blockIdx.x; tile < f.tiles; tile += gridDim.x) {
-        const int tile_w = tile % f.tiles_w * TILE_W, tile_h = tile / f.tiles_w % f.tiles_h * TILE_H;
-        const i64 image = tile / f.tiles_w / f.tiles_h;
-        const T *const from = images + image * f.h * f.w * CHANNELS, *const gradients = dy + image * f.p * f.q * WANTED;
-        const int top = tile_h * STRIDE_H - f.padding_h, left = tile_w * STRIDE_W - f.padding_w;
         __syncthreads();
-        stage<float, ROWS * COLUMNS * CHANNELS, THREADS, 16>(
-            [&](int at) {
-                const int channel = at % CHANNELS, x = at / CHANNELS % COLUMNS, y = at / CHANNELS / COLUMNS;
-                const bool inside = (u32)(top + y) < (u32)f.h && (u32)(left + x) < (u32)f.w;
-                return inside ? widen(from[((i64)(top + y) * f.w + left + x) * CHANNELS + channel]) : 0.0f;
-            },
-            [&](int at, float value) { shared.input[at % CHANNELS][at / CHANNELS / COLUMNS][at / CHANNELS % COLUMNS] = value; });
-        // Runs of V channels of the output's gradient.
-        constexpr int V = WANTED % 4 == 0 && WIDTH == WANTED ? 4 : WANTED % 2 == 0 && WIDTH == WANTED ? 2 : 1;
-        struct __align__(V * sizeof(T)) Run { T at[V]; };
-        stage<Run, TILE_H * TILE_W * WIDTH / V, THREADS, 16>(
-            [&](int at) {
-                const int wanted = at % (WIDTH / V) * V, x = at / (WIDTH / V) % TILE_W, y = at / (WIDTH / V) / TILE_W;
-                const bool inside = wanted < WANTED && tile_h + y < f.p && tile_w + x < f.q;
-                return inside ? *(const Run *)&gradients[((i64)(tile_h + y) * f.q + tile_w + x) * WANTED + wanted] : Run{};
-            },
-            [&](int at, const Run &run) {
-#pragma unroll
-                for (int j = 0; j < V; j++) (&shared.gradient[0][0][0])[at * V + j] = widen(run.at[j]);
-            });
+        bring_tile(shared, images, dy, tile, f);
+        cp_async_wait<0>();
         __syncthreads();
         if (!works) continue;
+#pragma unroll 1
         for (int y = slice; y < TILE_H; y += SLICES) {
-            const float *const input = of_bias ? shared.ones : shared.input[c][y * STRIDE_H + r];
+            const T *const input = of_bias ? shared.ones : &shared.input[y * STRIDE_H + r][c];
+            const T *const gradient = &shared.gradient[y * TILE_W * WIDTH + k];
             float under[S];
 #pragma unroll
-            for (int s = 0; s + STRIDE_W < S; s++) under[s + STRIDE_W] = input[s];
-#pragma unroll 4
-            for (int x = 0; x < TILE_W; x++) {
+            for (int s = 0; s + STRIDE_W < S; s++) under[s + STRIDE_W] = widen(input[s * CHANNELS]);
+#pragma unroll(TOGETHER >= 4 ? 1 : 4 / TOGETHER)
+            for (int x = 0; x < TILE_W; x += TOGETHER) {
+                float by[READ];
 #pragma unroll
-                for (int s = 0; s < S; s++) under[s] = s + STRIDE_W < S ? under[s + STRIDE_W] : input[x * STRIDE_W + s];
-                float by[THREAD_K];
+                for (int j = 0; j < READ; j += VECTOR) {
+                    const Piece<T, VECTOR> several = *(const Piece<T, VECTOR> *)&gradient[x * WIDTH + j];
 #pragma unroll
-                for (int j = 0; j < THREAD_K; j += VECTOR) {
-                    const Several several = *(const Several *)&shared.gradient[y][x][k + j];
-#pragma unroll
-                    for (int l = 0; l < VECTOR; l++) by[j + l] = several.at[l];
+                    for (int l = 0; l < VECTOR; l++) by[j + l] = widen(several.at[l]);
                 }
 #pragma unroll
-                for (int s = 0; s < S; s++)
+                for (int i = 0; i < TOGETHER; i++) {
 #pragma unroll
-                    for (int j = 0; j < THREAD_K; j++) sum[s][j] += under[s] * by[j];
+                    for (int s = 0; s < S; s++) under[s] = s + STRIDE_W < S ? under[s + STRIDE_W] : widen(input[((x + i) * STRIDE_W + s) * CHANNELS]);
+#pragma unroll
+                    for (int s = 0; s < S; s++)
+#pragma unroll
+                        for (int j = 0; j < THREAD_K; j++) sum[s][j] += under[s] * by[i * THREAD_K + j];
+                }
             }
         }
     }

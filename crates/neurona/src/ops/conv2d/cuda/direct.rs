@@ -12,16 +12,23 @@ const DIRECT: Source = Source::embedded("conv2d_direct.cu", include_str!("../con
 const WEIGHT_GRAD: Source =
     Source::embedded("conv2d_direct_weight_grad.cu", include_str!("../conv2d_direct_weight_grad.cu"));
 
-/// Outputs that a thread computes side by side.
-const PIXELS: usize = 4;
 /// Threads of a block, about.
 const THREADS: usize = 256;
-/// Shared memory of a block, so that a multiprocessor has room for several.
-const SHARED: usize = 56 << 10;
+/// Shared memory of a block, so that a multiprocessor has room for three.
+const SHARED: usize = 72 << 10;
+/// Sums that a thread has registers for.
+const SUMS: usize = 48;
 
 /// The size of equal parts of at most `most`.
 fn balanced(size: usize, most: usize) -> usize {
     size.div_ceil(size.div_ceil(most).max(1))
+}
+
+/// Elements of which whole pieces of 16 bytes, or the longest shorter ones, fit all of these lengths and distances.
+fn unit(dtype: DType, lengths: &[i64]) -> usize {
+    let longest = 16 / dtype.size();
+    let fits = |unit: &usize| lengths.iter().all(|length| length % *unit as i64 == 0);
+    [8, 4, 2, 1].into_iter().filter(|unit| *unit <= longest).find(fits).unwrap_or(1)
 }
 
 /// One pass as a convolution of windows: the gradient by the input has a window for each group of pixels that the
@@ -82,53 +89,164 @@ impl Windows {
         }
     }
 
-    fn tile(&self, multiprocessors: usize) -> Tile {
-        let [p, q] = self.count;
-        // As many channels a thread as registers allow, fewer when there are too few pixels for all threads of the GPU.
-        let mut thread_k = balanced(self.wanted, 16);
-        while thread_k > 4 && self.n * p * q.div_ceil(PIXELS) * self.wanted.div_ceil(thread_k) < multiprocessors * 256 {
-            thread_k = thread_k.div_ceil(2);
+    /// What a thread computes in the least time, with as many threads as the GPU gains from.
+    fn share(&self, multiprocessors: usize) -> Share {
+        let ([p, q], [r, s]) = (self.count, self.taps);
+        let lines = self.channels * r;
+        let cost = |share: &Share| {
+            let Share { pixels, channels, split } = *share;
+            let under = (pixels - 1) * self.stride[1] + s;
+            // A thread with whole rows leaves out taps that lie outside.
+            let (reads, taps) = if self.knows_edges(pixels) {
+                let inside = |x: usize| (0..self.input[1] as i64).contains(&(x as i64 - self.before[1]));
+                let meets = |i: usize| (0..s).filter(|s| inside(i * self.stride[1] + s)).count();
+                (self.input[1], (0..pixels).map(meets).sum())
+            } else {
+                (under, pixels * s)
+            };
+            let line = taps * channels + reads + (s * channels).div_ceil(4) + 16;
+            let own = lines.div_ceil(split) * line + pixels * channels * (4 + 2 * split.ilog2() as usize);
+            let threads = self.n * p * q.div_ceil(pixels) * self.wanted.div_ceil(channels) * split;
+            // A scheduler with fewer than four warps waits for most instructions' results.
+            own * threads.div_ceil(32 * 4 * multiprocessors).max(4)
+        };
+        let fits = |share: &Share| {
+            let registers = (share.pixels - 1) * self.stride[1] + s + 2 * share.channels;
+            share.pixels * share.channels <= SUMS && registers <= 64 || share.pixels * share.channels == 1
+        };
+        let splits = [1, 2, 4, 8, 16, 32].into_iter().filter(|split| *split < 2 * lines);
+        splits
+            .flat_map(|split| (1..=16.min(q)).map(move |pixels| (split, pixels)))
+            .flat_map(|(split, pixels)| {
+                (1..=16.min(self.wanted)).map(move |channels| Share { pixels, channels, split })
+            })
+            .filter(fits)
+            .min_by_key(cost)
+            .unwrap_or(Share { pixels: 1, channels: 1, split: 1 })
+    }
+
+    /// Whether a thread with so many pixels has whole rows, some of whose windows reach outside.
+    fn knows_edges(&self, pixels: usize) -> bool {
+        let [_, q] = self.count;
+        let end = ((q - 1) * self.stride[1] + self.taps[1]) as i64 - self.before[1];
+        pixels == q && (self.before[1] > 0 || end > self.input[1] as i64) && self.before[1] >= 0
+    }
+
+    fn tile(&self, image: DType, multiprocessors: usize) -> Tile {
+        let ([p, q], share) = (self.count, self.share(multiprocessors));
+        let (columns, groups) = (q.div_ceil(share.pixels), self.wanted.div_ceil(share.channels));
+        let mut columns_of_tile = balanced(columns, (64 / share.pixels).max(1));
+        let mut groups_of_block = balanced(groups, 8);
+        let row = |columns: usize, groups: usize| columns * groups * share.split;
+        while columns_of_tile > 1 && row(columns_of_tile, groups_of_block) > THREADS {
+            columns_of_tile = columns_of_tile.div_ceil(2);
         }
-        let block_k = self.wanted.next_multiple_of(thread_k).min(4 * thread_k);
-        let w = (1..=8).rev().map(|i| i * PIXELS).min_by_key(|w| q.next_multiple_of(*w)).unwrap_or(PIXELS);
-        let row = w / PIXELS * (block_k / thread_k);
-        let blocks = |h: usize| self.n * p.div_ceil(h) * q.div_ceil(w) * self.wanted.div_ceil(block_k);
-        let mut h = (THREADS / row).max(1);
-        while h > 1 && blocks(h) < 2 * multiprocessors && row * h > 96 {
-            h -= 1;
+        while groups_of_block > 1 && row(columns_of_tile, groups_of_block) > THREADS {
+            groups_of_block = groups_of_block.div_ceil(2);
         }
-        let mut tile = Tile { thread_k, block_k, h: balanced(p, h), w, chunk: self.channels };
-        while tile.chunk > 1 && tile.shared(self) > SHARED {
+        let blocks = |h: usize, groups_of_block: usize| {
+            self.n * p.div_ceil(h) * columns.div_ceil(columns_of_tile) * groups.div_ceil(groups_of_block)
+        };
+        let mut h = balanced(p, (THREADS / row(columns_of_tile, groups_of_block)).max(1));
+        // All multiprocessors have work before one has much.
+        while h > 1 && blocks(h, groups_of_block) < multiprocessors && row(columns_of_tile, groups_of_block) * h > 64 {
+            h = h.div_ceil(2);
+        }
+        while groups_of_block > 1
+            && blocks(h, groups_of_block) < multiprocessors
+            && row(columns_of_tile, groups_of_block) * h > 128
+        {
+            groups_of_block = groups_of_block.div_ceil(2);
+        }
+        let threads = row(columns_of_tile, groups_of_block) * h;
+        // Of several images as many as leave the fewest lanes of the last warp idle.
+        let idle = |images: usize| (threads * images).next_multiple_of(32) * 64 / (threads * images);
+        let most = (THREADS / threads).min(self.n.div_ceil(2 * multiprocessors)).clamp(1, 8);
+        let images = if h < p || columns_of_tile < columns || groups_of_block < groups { 1 } else { most };
+        let images = (1..=images).rev().min_by_key(|images| idle(*images)).unwrap_or(1);
+        let edges = self.knows_edges(share.pixels);
+        let (w, block_k) = (columns_of_tile * share.pixels, groups_of_block * share.channels);
+        let mut tile = Tile { share, block_k, images, h, w, chunk: self.channels, unit: 1, edges, through: 0 };
+        while tile.images > 1 && tile.shared(self, image) > SHARED {
+            tile.images -= 1;
+        }
+        while tile.chunk > 4 && tile.shared(self, image) > SHARED {
+            tile.chunk = tile.chunk.div_ceil(2).next_multiple_of(4);
+        }
+        while tile.h > 1 && tile.shared(self, image) > SHARED {
+            tile.h = tile.h.div_ceil(2);
+        }
+        while tile.chunk > 1 && tile.shared(self, image) > SHARED {
             tile.chunk = tile.chunk.div_ceil(2);
         }
-        while tile.h > 1 && tile.shared(self) > SHARED {
-            tile.h = tile.h.div_ceil(2);
+        let c = self.channels as i64;
+        let line = self.input[1] as i64 * c;
+        let left = if edges { 0 } else { self.before[1] * c };
+        let step = (tile.w * self.stride[1]) as i64 * c;
+        tile.unit = if tile.chunk == self.channels {
+            unit(image, &[line, left, step])
+        } else {
+            unit(image, &[c, tile.chunk as i64])
+        };
+        let whole_rows = tile.w == q && tile.block_k == self.wanted && self.shuffle == [1, 1];
+        let whole_images = tile.images == 1 || tile.h == p;
+        // What little there is need not take the longer way.
+        if whole_rows && whole_images && share.split == 1 {
+            tile.through = unit(image, &[(q * self.wanted) as i64]);
+            if tile.shared(self, image) > SHARED {
+                tile.through = 0;
+            }
         }
         tile
     }
 }
 
-/// What a block computes.
+/// What a thread computes: neighbours in a row, channels of each, and the threads that share each sum.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Share {
+    pixels: usize,
+    channels: usize,
+    split: usize,
+}
+
+/// What a block computes at a time: the macros of conv2d_direct.cu.
+#[derive(Clone, Copy, Debug, PartialEq)]
 struct Tile {
-    thread_k: usize,
+    share: Share,
     block_k: usize,
+    images: usize,
     h: usize,
     w: usize,
     chunk: usize,
+    unit: usize,
+    edges: bool,
+    through: usize,
 }
 
 impl Tile {
     fn threads(&self) -> u32 {
-        (self.w / PIXELS * self.h * (self.block_k / self.thread_k)) as u32
+        let Share { pixels, channels, split } = self.share;
+        let workers = self.h * self.images * (self.w / pixels) * (self.block_k / channels) * split;
+        workers.next_multiple_of(32) as u32
     }
 
     /// Bytes of shared memory: `Shared` in conv2d_direct.cu.
-    fn shared(&self, windows: &Windows) -> usize {
+    fn shared(&self, windows: &Windows, image: DType) -> usize {
         let ([r, s], [down, right]) = (windows.taps, windows.stride);
-        let under = ((PIXELS - 1) * right + s).next_multiple_of(4);
-        let pitch = ((self.w - PIXELS) * right + under).next_multiple_of(4);
-        let vector = [4, 2, 1].into_iter().find(|v| self.thread_k.is_multiple_of(*v)).unwrap_or(1);
-        4 * self.chunk * (((self.h - 1) * down + r) * pitch + r * s * (self.block_k + vector))
+        let columns = if self.edges { windows.input[1] } else { (self.w - 1) * right + s };
+        let align = 16 / image.size();
+        let pitch = (columns * self.chunk + align - 1) / (2 * align) * (2 * align) + align;
+        let input = ((self.h - 1) * down + r) * pitch;
+        let input = input + if input.is_multiple_of(8 * align) { 4 * align } else { 0 };
+        let output = if self.through > 0 { self.h * self.w * windows.wanted } else { 0 };
+        let run = (s * self.share.channels).next_multiple_of(4);
+        let weights = 4 * self.chunk * r * (self.block_k / self.share.channels) * run;
+        weights + (self.images * input.max(output) * image.size()).next_multiple_of(16)
+    }
+
+    fn tiles(&self, windows: &Windows) -> [usize; 3] {
+        let [p, q] = windows.count;
+        [windows.n.div_ceil(self.images), p.div_ceil(self.h), q.div_ceil(self.w)]
     }
 }
 
@@ -171,13 +289,16 @@ fn launches(
     epilogue: &Epilogue,
     gpu: &Gpu,
 ) -> Result<Option<Box<dyn Kernel>>> {
-    let tile = windows.tile(gpu.multiprocessors());
+    if windows.n * windows.count[0] * windows.count[1] == 0 {
+        return Ok(None);
+    }
+    let tile = windows.tile(image, gpu.multiprocessors());
     let ([r, s], [p, q]) = (windows.taps, windows.count);
-    let width = windows.wanted.next_multiple_of(tile.thread_k);
-    let shared = tile.shared(windows);
-    let tiles = [p.div_ceil(tile.h), q.div_ceil(tile.w)];
-    let blocks = windows.n * tiles[0] * tiles[1];
-    if shared > SHARED || blocks >= 1 << 31 {
+    let shared = tile.shared(windows, image);
+    let tiles = tile.tiles(windows);
+    let count = tiles.iter().product::<usize>();
+    let countable = windows.n * tile.images < 1 << 31 && windows.input[1] * windows.channels < 1 << 28;
+    if shared > SHARED || count >= 1 << 31 || !countable {
         return Ok(None);
     }
     let operand = |position: Option<usize>| position.map_or(Argument::Null, Argument::Input);
@@ -187,13 +308,19 @@ fn launches(
         ("CHUNK", tile.chunk),
         ("WANTED", windows.wanted),
         ("BLOCK_K", tile.block_k),
-        ("THREAD_K", tile.thread_k),
+        ("THREAD_K", tile.share.channels),
+        ("PIXELS", tile.share.pixels),
+        ("SPLIT", tile.share.split),
         ("R", r),
         ("S", s),
         ("STRIDE_H", windows.stride[0]),
         ("STRIDE_W", windows.stride[1]),
+        ("IMAGES", tile.images),
         ("TILE_H", tile.h),
         ("TILE_W", tile.w),
+        ("UNIT", tile.unit),
+        ("WIDTH", if tile.edges { windows.input[1] } else { 0 }),
+        ("THROUGH", tile.through),
         ("SHUFFLE_H", windows.shuffle[0]),
         ("SHUFFLE_W", windows.shuffle[1]),
         ("FILTER_R", g.r),
@@ -213,18 +340,19 @@ fn launches(
     macros.extend([("FIRST_H", format!("({})", -before_h)), ("FIRST_W", format!("({})", -before_w))]);
     let sizes = |list: &[usize]| list.iter().map(|size| *size as i64).collect::<Vec<_>>();
     let frame = [
-        sizes(&[windows.input[0], windows.input[1], p, q]),
+        sizes(&[windows.n, windows.input[0], windows.input[1], p, q]),
         vec![before_h, before_w],
-        sizes(&[windows.result[0], windows.result[1], tiles[0], tiles[1]]),
+        sizes(&[windows.result[0], windows.result[1], tiles[1], tiles[2], count]),
         vec![i64::from(epilogue.relu)],
     ];
+    let function = gpu.function(&DIRECT, "conv2d_direct", &macros)?;
+    let resident = function.occupancy(tile.threads(), shared as u32)?.max(1) * gpu.multiprocessors();
+    let parts = windows.wanted.div_ceil(tile.block_k);
+    // Each block has as many tiles as the others or one less.
+    let blocks = count.div_ceil(count.div_ceil(resident.div_ceil(parts)));
     let launches = vec![Launch {
-        function: gpu.function(&DIRECT, "conv2d_direct", &macros)?,
-        grid: Grid {
-            blocks: [blocks as u32, width.div_ceil(tile.block_k) as u32, 1],
-            threads: [tile.threads(), 1, 1],
-            shared: shared as u32,
-        },
+        function,
+        grid: Grid { blocks: [blocks as u32, parts as u32, 1], threads: [tile.threads(), 1, 1], shared: shared as u32 },
         arguments: vec![
             Argument::Input(0),
             Argument::Input(1),
@@ -251,7 +379,7 @@ pub(super) fn weight_grad(
         return Ok(None);
     }
     // S × THREAD_K sums are in registers.
-    let thread_k = balanced(g.k, 64 / g.s);
+    let thread_k = balanced(g.k, SUMS / g.s);
     let thread_k = if thread_k < 4 { thread_k } else { thread_k.next_multiple_of(2) };
     let units = (g.c * g.r + 1) * g.k.div_ceil(thread_k);
     if units > 512 {
@@ -259,22 +387,29 @@ pub(super) fn weight_grad(
     }
     let tile_w = balanced(q, 128);
     // `Shared` in conv2d_direct_weight_grad.cu.
+    let align = 16 / image.size();
     let bytes = |h: usize| {
-        let pitch = ((tile_w - 1) * right + g.s) | 1;
-        4 * (h * tile_w * g.k.next_multiple_of(thread_k) + (g.c * ((h - 1) * down + g.r) + 1) * pitch)
+        let line = ((tile_w - 1) * right + g.s) * g.c;
+        let pitch = (line + align - 1) / (2 * align) * (2 * align) + align;
+        let gradient = (h * tile_w * g.k.next_multiple_of(thread_k)).next_multiple_of(align);
+        image.size() * (gradient + ((h - 1) * down + g.r + 1) * pitch)
     };
     let tiles = |h: usize| g.n * p.div_ceil(h) * q.div_ceil(tile_w);
     let mut tile_h = p;
     while tile_h > 1 && (bytes(tile_h) > 48 << 10 || tiles(tile_h) < gpu.multiprocessors()) {
         tile_h = tile_h.div_ceil(2);
     }
-    let slices = balanced_slices(tile_h, THREADS / units);
+    let slices = slices(tile_h, units);
     let shared = bytes(tile_h).max(4 * (slices - 1) * g.s * thread_k * units);
-    if shared > 96 << 10 {
+    if shared > 96 << 10 || g.w * g.c >= 1 << 28 || tiles(tile_h) >= 1 << 31 {
         return Ok(None);
     }
     let threads = (units * slices).next_multiple_of(32);
-    let parts = tiles(tile_h).min(gpu.multiprocessors() * (512 / threads).max(2));
+    let [c, k] = [g.c, g.k].map(|channels| channels as i64);
+    let (step, left) = ((tile_w * right) as i64 * c, g.padding[1] as i64 * c);
+    let of_input = unit(image, &[g.w as i64 * c, step, left]);
+    let of_gradient =
+        unit(image, &if g.k.is_multiple_of(thread_k) { [q as i64 * k, tile_w as i64 * k] } else { [k; 2] });
     let macros = [
         ("ELEMENT", cuda_type(image).to_string()),
         ("CHANNELS", g.c.to_string()),
@@ -287,14 +422,19 @@ pub(super) fn weight_grad(
         ("TILE_H", tile_h.to_string()),
         ("TILE_W", tile_w.to_string()),
         ("SLICES", slices.to_string()),
+        ("UNIT", of_input.to_string()),
+        ("GRADIENT_UNIT", of_gradient.to_string()),
     ];
+    let function = gpu.function(&WEIGHT_GRAD, "conv2d_direct_weight_grad", &macros)?;
+    let resident = function.occupancy(threads as u32, shared as u32)?.max(1) * gpu.multiprocessors();
+    let parts = tiles(tile_h).div_ceil(tiles(tile_h).div_ceil(resident));
     let mut workspace = Workspace::default();
     let sums = workspace.take(4 * parts * g.k * g.c * g.r * g.s);
     let bias_sums = if bias { workspace.take(4 * parts * g.k) } else { Argument::Null };
     let frame = [g.h, g.w, p, q, g.padding[0], g.padding[1], p.div_ceil(tile_h), q.div_ceil(tile_w), tiles(tile_h)];
     let launches = vec![
         Launch {
-            function: gpu.function(&WEIGHT_GRAD, "conv2d_direct_weight_grad", &macros)?,
+            function,
             grid: Grid { blocks: [parts as u32, 1, 1], threads: [threads as u32, 1, 1], shared: shared as u32 },
             arguments: vec![
                 Argument::Input(0),
@@ -309,14 +449,40 @@ pub(super) fn weight_grad(
     Ok(Some(Box::new(Launches { launches, workspace: workspace.bytes, flops: g.flops() })))
 }
 
-/// As many slices as fit, without one that has fewer rows than it could.
-fn balanced_slices(rows: usize, most: usize) -> usize {
-    rows.div_ceil(rows.div_ceil(most.clamp(1, rows)))
+/// As many slices of a tile's rows as leave the fewest lanes without work.
+fn slices(rows: usize, units: usize) -> usize {
+    let wasted = |slices: usize| {
+        let lanes = (slices * units).next_multiple_of(32) * rows.div_ceil(slices);
+        lanes * 64 / (rows * units)
+    };
+    (1..=(THREADS / units).clamp(1, rows)).rev().min_by_key(|slices| wasted(*slices)).unwrap_or(1)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn zz_print() {
+        for n in [4, 128, 2048] {
+            let mut a = geometry(3, 32, 6, 5, 1, 0);
+            a.n = n;
+            let mut b = geometry(6, 14, 16, 5, 1, 0);
+            b.n = n;
+            let mut c = geometry(3, 32, 32, 3, 1, 1);
+            c.n = n;
+            for w in [Windows::forward(&a), Windows::forward(&b), Windows::input_grad(&b), Windows::forward(&c)] {
+                let t = w.tile(DType::F32, 132);
+                println!(
+                    "{n} {t:?} threads {} shared {} tiles {:?}",
+                    t.threads(),
+                    t.shared(&w, DType::F32),
+                    t.tiles(&w)
+                );
+            }
+        }
+        println!("{} {}", slices(28, 16), slices(10, 62));
+    }
 
     fn geometry(c: usize, size: usize, k: usize, r: usize, stride: usize, padding: usize) -> Geometry {
         let (stride, padding) = ([stride; 2], [padding; 2]);
@@ -343,9 +509,12 @@ mod tests {
     fn tiles_fit_shared_memory_and_a_block() {
         for g in [geometry(3, 32, 6, 5, 1, 0), geometry(3, 224, 64, 7, 2, 3), geometry(1, 28, 128, 3, 1, 1)] {
             for windows in [Windows::forward(&g), Windows::input_grad(&g)] {
-                let tile = windows.tile(132);
-                assert!(tile.threads() <= 512 && tile.threads() >= 32, "{}", tile.threads());
-                assert!(tile.shared(&windows) <= SHARED);
+                for image in [DType::F32, DType::BF16] {
+                    let tile = windows.tile(image, 132);
+                    assert!(tile.threads() <= 512 && tile.threads() >= 32, "{tile:?}");
+                    assert!(tile.shared(&windows, image) <= SHARED, "{tile:?}");
+                    assert!(tile.unit * image.size() <= 16 && tile.through * image.size() <= 16);
+                }
             }
         }
     }
