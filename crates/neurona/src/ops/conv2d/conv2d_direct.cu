@@ -13,8 +13,9 @@
 // CHANNELS, WANTED: of input and output (of all places of a window). CHUNK: channels that are in shared memory at a time.
 // R, S: taps of a window. BLOCK_K: channels of a block. INPUT_GRAD: the gradient by the input, of filters of FILTER_R ×
 // FILTER_S. FIRST_H, FIRST_W: where a window's first row and column lie from its pixel.
-// UNIT: neighbours in memory that are always inside or outside together, and whole in 16 bytes.
-// WIDTH: the input's, where a thread has whole rows and knows which of its taps lie outside; else 0.
+// UNIT: neighbours in memory that are always inside or outside together, and whole in 16 bytes, from LEAD before the first
+// window on. WIDTH: the input's, where a thread has whole rows and knows which of its taps lie outside; else 0.
+// HEIGHT: the input's, where tiles are whole images; else 0.
 // THROUGH: neighbours that results leave in, by way of shared memory, where tiles are whole rows of all channels; else 0.
 #include "pipeline.cuh"
 #include "staging.cuh"
@@ -47,7 +48,9 @@
 #define TILE_H 28
 #define TILE_W 28
 #define UNIT 4
+#define LEAD 0
 #define WIDTH 0
+#define HEIGHT 32
 #define THROUGH 4
 #endif
 #ifndef INPUT_GRAD
@@ -66,11 +69,11 @@ typedef ELEMENT T;
 
 constexpr int GROUPS_W = TILE_W / PIXELS, GROUPS_K = BLOCK_K / THREAD_K;
 constexpr int WORKERS = TILE_H * IMAGES * GROUPS_W * GROUPS_K * SPLIT, THREADS = (WORKERS + 31) / 32 * 32;
-constexpr int ROWS = (TILE_H - 1) * STRIDE_H + R;
+constexpr int ROWS = HEIGHT > 0 ? HEIGHT : (TILE_H - 1) * STRIDE_H + R;
 // Columns under the outputs of a thread and of the tile, and where the first in shared memory lies.
 constexpr int UNDER = (PIXELS - 1) * STRIDE_W + S;
 constexpr int COLUMNS = WIDTH > 0 ? WIDTH : (TILE_W - 1) * STRIDE_W + S, BEGIN = WIDTH > 0 ? -(FIRST_W) : 0;
-constexpr int LINE = COLUMNS * CHUNK;
+constexpr int LINE = LEAD + COLUMNS * CHUNK;
 // Eight rows that neighbours read, and two images, begin in different banks.
 constexpr int ALIGN = 16 / sizeof(T), PITCH = (LINE + ALIGN - 1) / (2 * ALIGN) * (2 * ALIGN) + ALIGN;
 constexpr int IMAGE = ROWS * PITCH + (ROWS * PITCH % (8 * ALIGN) == 0 ? 4 * ALIGN : 0);
@@ -88,7 +91,7 @@ struct Shared {
     union {
         __align__(16) T input[IMAGES][IMAGE];
 #if THROUGH
-        __align__(16) T output[IMAGES][TILE_H][TILE_W][WANTED];
+        __align__(16) T output[IMAGES * TILE_H * TILE_W * WANTED];
 #endif
     };
 };
@@ -130,13 +133,14 @@ __device__ __forceinline__ void stage_weights(Shared &shared, const WEIGHT_ELEME
     stage<float, CHUNK * R * S * BLOCK_K, THREADS, 8>(load, store);
 }
 
-// Starts the way of the input under a tile, from row `top` and column `left`, into shared memory. Rows outside are never read.
+// Starts the way of the input under a tile, from row `top` and column `left` on, into shared memory. Rows outside are never
+// read.
 __device__ __forceinline__ void bring_input(Shared &shared, const T *images, int image, int top, int left, int chunk, const Frame &f) {
     constexpr bool WHOLE = CHUNK == CHANNELS;
     constexpr int PIXEL = WHOLE ? 1 : CHUNK / UNIT, UNITS = WHOLE ? (LINE + UNIT - 1) / UNIT : COLUMNS * PIXEL;
     for (int at = threadIdx.x; at < IMAGES * ROWS * UNITS; at += THREADS) {
         const int unit = at % UNITS, y = at / UNITS % ROWS, i = at / UNITS / ROWS;
-        const int x = left * CHANNELS + (WHOLE ? unit * UNIT : unit / PIXEL * CHANNELS), c = WHOLE ? 0 : chunk + unit % PIXEL * UNIT;
+        const int x = left * CHANNELS + (WHOLE ? unit * UNIT - LEAD : unit / PIXEL * CHANNELS), c = WHOLE ? 0 : chunk + unit % PIXEL * UNIT;
         const bool there = image + i < f.n && (u32)(top + y) < (u32)f.h && (u32)x < (u32)(f.w * CHANNELS) && c < CHANNELS;
         const T *const from = there ? images + ((i64)(image + i) * f.h + top + y) * f.w * CHANNELS + x + c : images;
         bring<UNIT>(&shared.input[i][y * PITCH + unit * UNIT], from, there);
@@ -161,7 +165,7 @@ conv2d_direct(const T *__restrict__ images, const WEIGHT_ELEMENT *__restrict__ w
     for (int tile = blockIdx.x; tile < f.tiles; tile += gridDim.x) {
         const int tile_w = tile % f.tiles_w * TILE_W, tile_h = tile / f.tiles_w % f.tiles_h * TILE_H;
         const int image = tile / f.tiles_w / f.tiles_h * IMAGES;
-        const int top = tile_h * STRIDE_H - f.before_h, left = WIDTH > 0 ? 0 : tile_w * STRIDE_W - f.before_w;
+        const int top = tile_h * STRIDE_H - f.before_h, begin = HEIGHT > 0 ? 0 : top, left = WIDTH > 0 ? 0 : tile_w * STRIDE_W - f.before_w;
         float sum[PIXELS][THREAD_K];
 #pragma unroll
         for (int i = 0; i < PIXELS; i++)
@@ -171,12 +175,12 @@ conv2d_direct(const T *__restrict__ images, const WEIGHT_ELEMENT *__restrict__ w
 #pragma unroll 1
         for (int chunk = 0; chunk < CHANNELS; chunk += CHUNK) {
             __syncthreads();
-            bring_input(shared, images, image, top, left, chunk, f);
+            bring_input(shared, images, image, begin, left, chunk, f);
             if (CHUNK < CHANNELS) stage_weights(shared, weight, scale, chunk, first_k);
             cp_async_wait<0>();
             __syncthreads();
-            const T *const input = &shared.input[own][row * STRIDE_H * PITCH + column * STRIDE_W * CHUNK];
             const int y = top + row * STRIDE_H;
+            const T *const input = &shared.input[own][LEAD + column * STRIDE_W * CHUNK];
 #pragma unroll 1
             for (int line = split; works && line < CHUNK * R; line += SPLIT) {
                 const int c = line / R, r = line % R;
@@ -185,7 +189,7 @@ conv2d_direct(const T *__restrict__ images, const WEIGHT_ELEMENT *__restrict__ w
                 auto there = [](int x) { return WIDTH == 0 || (x >= BEGIN && x < BEGIN + WIDTH); };
 #pragma unroll
                 for (int x = 0; x < UNDER; x++)
-                    if (there(x)) under[x] = widen(input[r * PITCH + (x - BEGIN) * CHUNK + c]);
+                    if (there(x)) under[x] = widen(input[(y + r - begin) * PITCH + (x - BEGIN) * CHUNK + c]);
 #pragma unroll
                 for (int j = 0; j < RUN_K; j += 4) {
                     const float4 four = *(const float4 *)&shared.weight[line][group_k][j];
@@ -225,14 +229,14 @@ conv2d_direct(const T *__restrict__ images, const WEIGHT_ELEMENT *__restrict__ w
                     Piece<T, VECTOR> piece;
 #pragma unroll
                     for (int l = 0; l < VECTOR; l++) piece.at[l] = result(i, j + l, group_k * THREAD_K + j + l);
-                    *(Piece<T, VECTOR> *)&shared.output[own][row][column + i][group_k * THREAD_K + j] = piece;
+                    *(Piece<T, VECTOR> *)&shared.output[(((own * TILE_H + row) * TILE_W) + column + i) * WANTED + group_k * THREAD_K + j] = piece;
                 }
         }
         __syncthreads();
         const int whole = IMAGES > 1 ? (f.n - image < IMAGES ? f.n - image : IMAGES) * TILE_H : f.p - tile_h < TILE_H ? f.p - tile_h : TILE_H;
         T *const to = out + ((i64)image * f.p + tile_h) * (TILE_W * WANTED);
         for (int at = threadIdx.x * THROUGH; at < whole * (TILE_W * WANTED); at += THREADS * THROUGH)
-            *(Piece<T, THROUGH> *)&to[at] = *(const Piece<T, THROUGH> *)&shared.output[0][0][0][at];
+            *(Piece<T, THROUGH> *)&to[at] = *(const Piece<T, THROUGH> *)&shared.output[at];
 #else
         if (!works || split > 0 || image + own >= f.n || tile_h + row >= f.p) continue;
 #pragma unroll

@@ -6,7 +6,8 @@
 // these sums, each with its own rows. Sums of a bias come from threads whose input is a row of ones.
 //
 // ELEMENT: type of the images. CHANNELS, WANTED: of input and output. R, S: taps. UNIT, GRADIENT_UNIT: neighbours in memory,
-// of input and gradient, that are always inside or outside together, and whole in 16 bytes.
+// of input and gradient, that are always inside or outside together, and whole in 16 bytes; the input's from LEAD before the
+// first window on.
 #include "pipeline.cuh"
 #include "staging.cuh"
 
@@ -25,6 +26,7 @@
 #define TILE_W 28
 #define SLICES 14
 #define UNIT 4
+#define LEAD 0
 #define GRADIENT_UNIT 4
 #endif
 
@@ -34,7 +36,7 @@ constexpr int GROUPS_K = (WANTED + THREAD_K - 1) / THREAD_K, WIDTH = GROUPS_K * 
 constexpr int LINES = CHANNELS * R;
 // One more line than there are rows of filters: that of the bias.
 constexpr int UNITS = (LINES + 1) * GROUPS_K, THREADS = (UNITS * SLICES + 31) / 32 * 32;
-constexpr int ROWS = (TILE_H - 1) * STRIDE_H + R, LINE = ((TILE_W - 1) * STRIDE_W + S) * CHANNELS;
+constexpr int ROWS = (TILE_H - 1) * STRIDE_H + R, LINE = LEAD + ((TILE_W - 1) * STRIDE_W + S) * CHANNELS;
 // Rows that neighbours read begin in different banks.
 constexpr int ALIGN = 16 / sizeof(T), PITCH = (LINE + ALIGN - 1) / (2 * ALIGN) * (2 * ALIGN) + ALIGN;
 // Pixels whose gradients a thread reads at once: all of their channels, or one's.
@@ -65,7 +67,7 @@ __device__ __forceinline__ void bring_tile(Shared &shared, const T *images, cons
     const int tile_w = tile % f.tiles_w * TILE_W, tile_h = tile / f.tiles_w % f.tiles_h * TILE_H;
     const i64 image = tile / f.tiles_w / f.tiles_h;
     const T *const from = images + image * f.h * f.w * CHANNELS, *const gradients = dy + image * f.p * f.q * WANTED;
-    const int top = tile_h * STRIDE_H - f.padding_h, left = (tile_w * STRIDE_W - f.padding_w) * CHANNELS;
+    const int top = tile_h * STRIDE_H - f.padding_h, left = (tile_w * STRIDE_W - f.padding_w) * CHANNELS - LEAD;
     constexpr int LINE_UNITS = (LINE + UNIT - 1) / UNIT;
     for (int at = threadIdx.x; at < ROWS * LINE_UNITS; at += THREADS) {
         const int y = at / LINE_UNITS, x = at % LINE_UNITS * UNIT;
@@ -111,7 +113,7 @@ conv2d_direct_weight_grad(const T *__restrict__ images, const T *__restrict__ dy
         if (!works) continue;
 #pragma unroll 1
         for (int y = slice; y < TILE_H; y += SLICES) {
-            const T *const input = of_bias ? shared.ones : &shared.input[y * STRIDE_H + r][c];
+            const T *const input = of_bias ? shared.ones : &shared.input[y * STRIDE_H + r][LEAD + c];
             const T *const gradient = &shared.gradient[y * TILE_W * WIDTH + k];
             float under[S];
 #pragma unroll

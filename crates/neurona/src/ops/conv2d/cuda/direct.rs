@@ -25,7 +25,7 @@ fn balanced(size: usize, most: usize) -> usize {
 }
 
 /// Elements of which whole pieces of 16 bytes, or the longest shorter ones, fit all of these lengths and distances.
-fn unit(dtype: DType, lengths: &[i64]) -> usize {
+pub(super) fn unit(dtype: DType, lengths: &[i64]) -> usize {
     let longest = 16 / dtype.size();
     let fits = |unit: &usize| lengths.iter().all(|length| length % *unit as i64 == 0);
     [8, 4, 2, 1].into_iter().filter(|unit| *unit <= longest).find(fits).unwrap_or(1)
@@ -105,10 +105,12 @@ impl Windows {
                 (under, pixels * s)
             };
             let line = taps * channels + reads + (s * channels).div_ceil(4) + 16;
-            let own = lines.div_ceil(split) * line + pixels * channels * (4 + 2 * split.ilog2() as usize);
+            let whole = q.is_multiple_of(pixels) && self.wanted.is_multiple_of(channels) && self.shuffle == [1, 1];
+            let result = if whole { 3 } else { 12 } + 2 * split.ilog2() as usize;
+            let own = lines.div_ceil(split) * line + pixels * channels * result;
             let threads = self.n * p * q.div_ceil(pixels) * self.wanted.div_ceil(channels) * split;
-            // A scheduler with fewer than four warps waits for most instructions' results.
-            own * threads.div_ceil(32 * 4 * multiprocessors).max(4)
+            // A scheduler with fewer than three warps waits for most instructions' results.
+            own * threads.max(3 * 32 * 4 * multiprocessors)
         };
         let fits = |share: &Share| {
             let registers = (share.pixels - 1) * self.stride[1] + s + 2 * share.channels;
@@ -138,11 +140,11 @@ impl Windows {
         let mut columns_of_tile = balanced(columns, (64 / share.pixels).max(1));
         let mut groups_of_block = balanced(groups, 8);
         let row = |columns: usize, groups: usize| columns * groups * share.split;
-        while columns_of_tile > 1 && row(columns_of_tile, groups_of_block) > THREADS {
-            columns_of_tile = columns_of_tile.div_ceil(2);
-        }
         while groups_of_block > 1 && row(columns_of_tile, groups_of_block) > THREADS {
             groups_of_block = groups_of_block.div_ceil(2);
+        }
+        while columns_of_tile > 1 && row(columns_of_tile, groups_of_block) > THREADS {
+            columns_of_tile = columns_of_tile.div_ceil(2);
         }
         let blocks = |h: usize, groups_of_block: usize| {
             self.n * p.div_ceil(h) * columns.div_ceil(columns_of_tile) * groups.div_ceil(groups_of_block)
@@ -166,7 +168,7 @@ impl Windows {
         let images = (1..=images).rev().min_by_key(|images| idle(*images)).unwrap_or(1);
         let edges = self.knows_edges(share.pixels);
         let (w, block_k) = (columns_of_tile * share.pixels, groups_of_block * share.channels);
-        let mut tile = Tile { share, block_k, images, h, w, chunk: self.channels, unit: 1, edges, through: 0 };
+        let mut tile = Tile { share, block_k, images, h, w, chunk: self.channels, unit: 1, lead: 0, edges, through: 0 };
         while tile.images > 1 && tile.shared(self, image) > SHARED {
             tile.images -= 1;
         }
@@ -180,14 +182,14 @@ impl Windows {
             tile.chunk = tile.chunk.div_ceil(2);
         }
         let c = self.channels as i64;
+        let step = if tile.w < q { (tile.w * self.stride[1]) as i64 * c } else { 0 };
         let line = self.input[1] as i64 * c;
-        let left = if edges { 0 } else { self.before[1] * c };
-        let step = (tile.w * self.stride[1]) as i64 * c;
-        tile.unit = if tile.chunk == self.channels {
-            unit(image, &[line, left, step])
+        if tile.chunk == self.channels {
+            tile.unit = unit(image, &[line, step]);
+            tile.lead = if edges { 0 } else { (-self.before[1] * c).rem_euclid(tile.unit as i64) as usize };
         } else {
-            unit(image, &[c, tile.chunk as i64])
-        };
+            tile.unit = unit(image, &[c, tile.chunk as i64]);
+        }
         let whole_rows = tile.w == q && tile.block_k == self.wanted && self.shuffle == [1, 1];
         let whole_images = tile.images == 1 || tile.h == p;
         // What little there is need not take the longer way.
@@ -219,6 +221,7 @@ struct Tile {
     w: usize,
     chunk: usize,
     unit: usize,
+    lead: usize,
     edges: bool,
     through: usize,
 }
@@ -235,13 +238,19 @@ impl Tile {
         let ([r, s], [down, right]) = (windows.taps, windows.stride);
         let columns = if self.edges { windows.input[1] } else { (self.w - 1) * right + s };
         let align = 16 / image.size();
-        let pitch = (columns * self.chunk + align - 1) / (2 * align) * (2 * align) + align;
-        let input = ((self.h - 1) * down + r) * pitch;
+        let pitch = (self.lead + columns * self.chunk + align - 1) / (2 * align) * (2 * align) + align;
+        let rows = if self.height(windows) > 0 { windows.input[0] } else { (self.h - 1) * down + r };
+        let input = rows * pitch;
         let input = input + if input.is_multiple_of(8 * align) { 4 * align } else { 0 };
         let output = if self.through > 0 { self.h * self.w * windows.wanted } else { 0 };
         let run = (s * self.share.channels).next_multiple_of(4);
         let weights = 4 * self.chunk * r * (self.block_k / self.share.channels) * run;
         weights + (self.images * input.max(output) * image.size()).next_multiple_of(16)
+    }
+
+    /// The input's, where a tile is a whole image.
+    fn height(&self, windows: &Windows) -> usize {
+        if self.h == windows.count[0] { windows.input[0] } else { 0 }
     }
 
     fn tiles(&self, windows: &Windows) -> [usize; 3] {
@@ -319,6 +328,8 @@ fn launches(
         ("TILE_H", tile.h),
         ("TILE_W", tile.w),
         ("UNIT", tile.unit),
+        ("LEAD", tile.lead),
+        ("HEIGHT", tile.height(windows)),
         ("WIDTH", if tile.edges { windows.input[1] } else { 0 }),
         ("THROUGH", tile.through),
         ("SHUFFLE_H", windows.shuffle[0]),
@@ -388,8 +399,13 @@ pub(super) fn weight_grad(
     let tile_w = balanced(q, 128);
     // `Shared` in conv2d_direct_weight_grad.cu.
     let align = 16 / image.size();
+    let pieces = |w: usize| {
+        let step = if w < q { w * right * g.c } else { 0 };
+        let unit = unit(image, &[(g.w * g.c) as i64, step as i64]);
+        (unit, (unit - g.padding[1] * g.c % unit) % unit)
+    };
     let bytes = |h: usize| {
-        let line = ((tile_w - 1) * right + g.s) * g.c;
+        let line = pieces(tile_w).1 + ((tile_w - 1) * right + g.s) * g.c;
         let pitch = (line + align - 1) / (2 * align) * (2 * align) + align;
         let gradient = (h * tile_w * g.k.next_multiple_of(thread_k)).next_multiple_of(align);
         image.size() * (gradient + ((h - 1) * down + g.r + 1) * pitch)
@@ -405,9 +421,8 @@ pub(super) fn weight_grad(
         return Ok(None);
     }
     let threads = (units * slices).next_multiple_of(32);
-    let [c, k] = [g.c, g.k].map(|channels| channels as i64);
-    let (step, left) = ((tile_w * right) as i64 * c, g.padding[1] as i64 * c);
-    let of_input = unit(image, &[g.w as i64 * c, step, left]);
+    let k = g.k as i64;
+    let (of_input, lead) = pieces(tile_w);
     let of_gradient =
         unit(image, &if g.k.is_multiple_of(thread_k) { [q as i64 * k, tile_w as i64 * k] } else { [k; 2] });
     let macros = [
@@ -423,6 +438,7 @@ pub(super) fn weight_grad(
         ("TILE_W", tile_w.to_string()),
         ("SLICES", slices.to_string()),
         ("UNIT", of_input.to_string()),
+        ("LEAD", lead.to_string()),
         ("GRADIENT_UNIT", of_gradient.to_string()),
     ];
     let function = gpu.function(&WEIGHT_GRAD, "conv2d_direct_weight_grad", &macros)?;

@@ -1,6 +1,7 @@
 //! Convolutions of images with few channels on tensor cores: windows are read where they lie, so that no part of a
 //! product's tile is spent on channels that are not there.
 
+use super::direct::unit;
 use super::weight_grad::finish;
 use super::{Epilogue, Workspace, numbers};
 use crate::Result;
@@ -99,9 +100,17 @@ impl Windows {
             && countable(self.count, self.wanted)
     }
 
-    /// Depths of a window: its rows take an even number each.
+    /// Values of a window's row, and depths that it takes: `WindowRows::RUN`.
+    fn run(&self) -> [usize; 2] {
+        let [r, s] = self.taps;
+        let (window, step) = (s * self.channels, self.stride[1] * self.channels);
+        let short = window.next_multiple_of(if step.is_multiple_of(4) { 4 } else { 2 });
+        let long = window.next_multiple_of(16);
+        [window, if r * long / 16 * 4 <= (r * short).div_ceil(16) * 5 { long } else { short }]
+    }
+
     fn depths(&self) -> usize {
-        self.taps[0] * (self.taps[1] * self.channels).next_multiple_of(2)
+        self.taps[0] * self.run()[1]
     }
 
     /// Rows under a tile, and values of a row.
@@ -109,13 +118,27 @@ impl Windows {
         [(h - 1) * self.stride[0] + self.taps[0], ((w - 1) * self.stride[1] + self.taps[1]) * self.channels]
     }
 
-    /// Bytes of the rows under a tile: `WindowRows::SIZE`.
+    /// The longest pieces that rows can be moved in, and how far before the first window they begin.
+    fn pieces(&self, image: DType, w: usize) -> [usize; 2] {
+        let [c, step] = [self.channels as i64, (self.stride[1] * self.channels) as i64];
+        let lead = |unit: usize| (-self.before[1] * c).rem_euclid(unit as i64);
+        // Windows are read in pairs of neighbours, or in fours.
+        let aligned = |lead: i64| step % 2 == 1 || lead % (if step % 4 == 0 { 4 } else { 2 }) == 0;
+        let apart = if w < self.count[1] { w as i64 * step } else { 0 };
+        let longest = unit(image, &[self.input[1] as i64 * c, apart]);
+        let units = [8, 4, 2, 1].into_iter().filter(|unit| *unit <= longest);
+        let found = units.map(|unit| (unit, lead(unit))).find(|(_, lead)| aligned(*lead));
+        found.map_or([1, 0], |(unit, lead)| [unit, lead as usize])
+    }
+
+    /// Bytes of the rows under two tiles: `WindowRows::SIZE`.
     fn rows_bytes(&self, h: usize, w: usize) -> usize {
         let [rows, line] = self.under(h, w);
-        let size = rows * (line / 8 + 1) * 8;
+        let lead = self.pieces(DType::BF16, w)[1];
+        let size = rows * ((lead + line) / 8 + 1) * 8 + 16;
         // Odd windows are read from a second copy.
         let shifted = !(self.stride[1] * self.channels).is_multiple_of(2);
-        2 * if shifted { 2 * ((size + 31) / 64 * 64 + 32) } else { size }
+        2 * if shifted { 3 * ((size + 31) / 64 * 64 + 32) } else { 2 * size }
     }
 
     /// `Shared` in conv2d_few.cu.
@@ -126,9 +149,16 @@ impl Windows {
 
     /// `Shared` in conv2d_few_weight_grad.cu.
     fn gradient_bytes(&self, split: &Split, h: usize, w: usize) -> usize {
-        let pixels = (h * w).next_multiple_of(16);
-        let staged = 2 * pixels * (self.wanted.next_multiple_of(16) + 8) * 2 + self.rows_bytes(h, w);
+        let (pixels, k) = ((h * w).next_multiple_of(16), self.wanted);
+        let pitch = if self.reads_matrices() { k.next_multiple_of(16) + 8 } else { k };
+        let over = if self.reads_matrices() { 0 } else { k.next_multiple_of(8) };
+        let staged = 2 * (pixels * pitch + over).next_multiple_of(8) * 2 + self.rows_bytes(h, w);
         staged.max(4 * split.groups * split.taken * 16 * self.wanted.next_multiple_of(8))
+    }
+
+    /// Whether channels of the output fill matrices.
+    fn reads_matrices(&self) -> bool {
+        self.wanted.is_multiple_of(8)
     }
 
     fn tiles(&self, h: usize, w: usize) -> [usize; 2] {
@@ -138,12 +168,12 @@ impl Windows {
     /// The tile that takes least time, where one fits. Warps together compute `step` pixels at a time.
     fn tile(&self, step: usize, multiprocessors: usize, bytes: impl Fn(usize, usize) -> usize) -> Option<Tile> {
         let [p, q] = self.count;
-        let unit = [8, 4, 2, 1].into_iter().find(|unit| self.channels.is_multiple_of(*unit)).unwrap_or(1);
         let time = |h: usize, w: usize| {
+            let unit = self.pieces(DType::BF16, w)[0];
             let ([down, right], [rows, line]) = (self.tiles(h, w), self.under(h, w));
             let rounds = (self.n * down * right).div_ceil(multiprocessors * RESIDENT);
-            // A pixel's products take as long as some reads.
-            rounds * ((h * w).next_multiple_of(step) * 8 + rows * line / unit)
+            // A pixel's products take as long as some reads, and warps wait for each other at every tile.
+            rounds * ((h * w).next_multiple_of(step) * 8 + rows * line / unit + 512)
         };
         let widths = [128, 64, 32, 16, 8].map(|most| q.div_ceil(q.div_ceil(most)));
         let shapes = widths.into_iter().flat_map(|w| (1..=p.min(PIXELS / w)).map(move |h| (h, w)));
@@ -153,7 +183,8 @@ impl Windows {
 
     fn split(&self) -> Split {
         // The bias takes a depth of its own where rows leave none over.
-        let ones = usize::from((self.taps[1] * self.channels).is_multiple_of(2));
+        let [window, run] = self.run();
+        let ones = usize::from(window == run);
         let matrices = (self.depths() + ones).div_ceil(16);
         let most = (SUMS / (self.wanted.div_ceil(8) * 4)).max(1);
         let groups = matrices.div_ceil(most);
@@ -161,6 +192,7 @@ impl Windows {
     }
 
     fn macros(&self, image: DType, tile: &Tile) -> Vec<(&'static str, String)> {
+        let [unit, lead] = self.pieces(image, tile.w);
         let sizes = [
             ("CHANNELS", self.channels),
             ("WANTED", self.wanted),
@@ -170,6 +202,8 @@ impl Windows {
             ("STRIDE_W", self.stride[1]),
             ("TILE_H", tile.h),
             ("TILE_W", tile.w),
+            ("UNIT", unit),
+            ("LEAD", lead),
         ];
         let element = ("ELEMENT", cuda_type(image).to_string());
         std::iter::once(element).chain(sizes.map(|(name, value)| (name, value.to_string()))).collect()
@@ -282,7 +316,11 @@ pub(super) fn weight_grad(g: &Geometry, image: DType, out: DType, bias: bool, gp
         return Ok(None);
     }
     let mut macros = windows.macros(image, &tile);
-    let sizes = [("TAKEN", split.taken), ("GROUPS", split.groups), ("SLICES", split.slices)];
+    let k = g.k as i64;
+    let of_gradient =
+        unit(image, &if windows.reads_matrices() { [k; 2] } else { [g.ow(), tile.w].map(|w| w as i64 * k) });
+    let sizes =
+        [("TAKEN", split.taken), ("GROUPS", split.groups), ("SLICES", split.slices), ("GRADIENT_UNIT", of_gradient)];
     macros.extend(sizes.map(|(name, value)| (name, value.to_string())));
     let function = gpu.function(&WEIGHT_GRAD, "conv2d_few_weight_grad", &macros)?;
     let (threads, shared) = ((32 * split.groups * split.slices) as u32, tile.shared as u32);
@@ -317,6 +355,27 @@ mod tests {
     }
 
     #[test]
+    fn zz_print() {
+        for n in [4, 128, 2048] {
+            let mut a = geometry(3, 32, 6, 5, 1, 0);
+            a.n = n;
+            let mut b = geometry(6, 14, 16, 5, 1, 0);
+            b.n = n;
+            let mut c = geometry(3, 32, 32, 3, 1, 1);
+            c.n = n;
+            for w in [Windows::forward(&a), Windows::forward(&b), Windows::input_grad(&b), Windows::forward(&c)] {
+                let t = w.tile(128, 132, |h, q| w.forward_bytes(h, q)).unwrap();
+                println!("{n} {t:?} {:?}", w.pieces(DType::BF16, t.w));
+            }
+            for w in [Windows::forward(&a), Windows::forward(&b), Windows::forward(&c)] {
+                let s = w.split();
+                let t = w.tile(16 * s.slices, 132, |h, q| w.gradient_bytes(&s, h, q)).unwrap();
+                println!("wg {n} {t:?} {:?} {s:?}", w.pieces(DType::BF16, t.w));
+            }
+        }
+    }
+
+    #[test]
     fn tiles_fit_shared_memory_and_cover_all_windows() {
         for g in [
             geometry(3, 32, 6, 5, 1, 0),
@@ -344,7 +403,7 @@ mod tests {
         for (c, k, r) in [(3, 32, 3), (3, 6, 5), (6, 16, 5), (1, 1, 1), (16, 128, 5), (2, 128, 16)] {
             let windows = Windows::forward(&geometry(c, 32, k, r, 1, 0));
             let split = windows.split();
-            let ones = usize::from((r * c).is_multiple_of(2));
+            let ones = usize::from(windows.run()[0] == windows.run()[1]);
             assert!(split.taken * split.groups * 16 >= windows.depths() + ones, "{split:?}");
             assert!(split.taken == 1 || split.taken * k.div_ceil(8) * 4 <= SUMS, "{split:?}");
         }
