@@ -29,7 +29,7 @@ template <class T, int Channels, int TapsH, int TapsW, int StrideH, int StrideW,
 
     // Where the window of a tile's pixel lies in its rows; pixels past the last stand on the first.
     static __device__ __forceinline__ int window(int pixel) {
-        if (PIXELS % 16 != 0 && pixel >= PIXELS) pixel = 0;
+        if (pixel >= PIXELS) pixel = 0;
         return Lead + pixel / TileW * StrideH * PITCH + pixel % TileW * STEP;
     }
     // Where to read a window.

@@ -45,7 +45,7 @@ constexpr int READ = TOGETHER * THREAD_K, VECTOR = READ % 4 == 0 ? 4 : READ % 2 
 
 // Blocks of a multiprocessor hide each other's way from memory.
 #ifndef RESIDENT
-#define RESIDENT (672 / THREADS > 4 ? 4 : 672 / THREADS > 1 ? 672 / THREADS : 1)
+#define RESIDENT (S * THREAD_K <= 32 ? 896 / THREADS : 512 / THREADS)
 #endif
 
 struct Shared {
@@ -87,7 +87,7 @@ __device__ __forceinline__ void bring_tile(Shared &shared, const T *images, cons
 }
 
 // Blocks: x, each with every gridDim.x-th tile. `parts`: [block][k][tap][channel]; `bias_parts`: [block][k] or null.
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT > 1 ? RESIDENT : 1)
 conv2d_direct_weight_grad(const T *__restrict__ images, const T *__restrict__ dy, float *__restrict__ parts, float *__restrict__ bias_parts, const Frame f) {
     take_turn();
     extern __shared__ __align__(128) unsigned char room[];

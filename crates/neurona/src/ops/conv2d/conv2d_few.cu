@@ -50,7 +50,9 @@ constexpr int COLUMNS = (WANTED + 7) / 8, LINES = (COLUMNS + 1) / 2 * 16;
 constexpr int AT_ONCE = COLUMNS <= 8 ? 2 : 1;
 constexpr bool HELD = STEPS * COLUMNS <= 32;
 // Blocks of a multiprocessor hide each other's way from memory.
-constexpr int RESIDENT = HELD && STEPS * COLUMNS > 20 ? 4 : COLUMNS <= 4 ? 5 : 4;
+#ifndef RESIDENT
+#define RESIDENT (COLUMNS > 4 || HELD && STEPS * COLUMNS > 16 ? 4 : COLUMNS == 1 && HELD ? 8 : 5)
+#endif
 // Steps of a row of windows, where it has whole ones.
 constexpr int ROW_STEPS = Windows::WHOLE ? Windows::RUN / 16 : STEPS;
 // Where all windows begin at multiples of four, a thread's values of two registers are neighbours.

@@ -104,16 +104,18 @@ impl Windows {
             } else {
                 (under, pixels * s)
             };
-            let line = taps * channels + reads + (s * channels).div_ceil(4) + 16;
+            // A word from shared memory takes the time of four instructions.
+            let line = taps * channels + 5 * reads + 17 * (s * channels).div_ceil(4) + 16;
             let whole = q.is_multiple_of(pixels) && self.wanted.is_multiple_of(channels) && self.shuffle == [1, 1];
-            let result = if whole { 3 } else { 12 } + 2 * split.ilog2() as usize;
+            let result = if whole { 3 } else { 12 } + 6 * split.ilog2() as usize;
             let own = lines.div_ceil(split) * line + pixels * channels * result;
             let threads = self.n * p * q.div_ceil(pixels) * self.wanted.div_ceil(channels) * split;
-            // A scheduler with fewer than three warps waits for most instructions' results.
-            own * threads.max(3 * 32 * 4 * multiprocessors)
+            // A scheduler with few warps waits for results, unless a thread has many sums that need not wait for each other.
+            let warps = (32.0 / (pixels * channels) as f64).clamp(1.5, 4.0);
+            own as f64 * (threads as f64).max(warps * (32 * 4 * multiprocessors) as f64)
         };
         let fits = |share: &Share| {
-            let registers = (share.pixels - 1) * self.stride[1] + s + 2 * share.channels;
+            let registers = (share.pixels - 1) * self.stride[1] + s + s * share.channels;
             share.pixels * share.channels <= SUMS && registers <= 64 || share.pixels * share.channels == 1
         };
         let splits = [1, 2, 4, 8, 16, 32].into_iter().filter(|split| *split < 2 * lines);
@@ -123,7 +125,7 @@ impl Windows {
                 (1..=16.min(self.wanted)).map(move |channels| Share { pixels, channels, split })
             })
             .filter(fits)
-            .min_by_key(cost)
+            .min_by(|a, b| cost(a).total_cmp(&cost(b)))
             .unwrap_or(Share { pixels: 1, channels: 1, split: 1 })
     }
 
@@ -192,8 +194,7 @@ impl Windows {
         }
         let whole_rows = tile.w == q && tile.block_k == self.wanted && self.shuffle == [1, 1];
         let whole_images = tile.images == 1 || tile.h == p;
-        // What little there is need not take the longer way.
-        if whole_rows && whole_images && share.split == 1 {
+        if whole_rows && whole_images {
             tile.through = unit(image, &[(q * self.wanted) as i64]);
             if tile.shared(self, image) > SHARED {
                 tile.through = 0;
