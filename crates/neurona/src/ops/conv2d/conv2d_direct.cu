@@ -81,9 +81,9 @@ constexpr int IMAGE = ROWS * PITCH + (ROWS * PITCH % (8 * ALIGN) == 0 ? 4 * ALIG
 constexpr int RUN_K = (S * THREAD_K + 3) / 4 * 4;
 // Channels of the output as it is stored.
 #define OUT (WANTED / (SHUFFLE_H * SHUFFLE_W))
-// Blocks of a multiprocessor hide each other's way from memory; with 96 registers or more a thread.
+// Blocks of a multiprocessor hide each other's way from memory; threads with more sums need more registers than 96.
 #ifndef RESIDENT
-#define RESIDENT (640 / THREADS > 1 ? 640 / THREADS : 1)
+#define RESIDENT ((SPLIT > 1 ? 384 : PIXELS * THREAD_K > 48 ? 512 : 640) / THREADS)
 #endif
 
 struct Shared {
@@ -149,7 +149,7 @@ __device__ __forceinline__ void bring_input(Shared &shared, const T *images, int
 }
 
 // Blocks: x, each with every gridDim.x-th tile; y over parts of BLOCK_K channels.
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT > 1 ? RESIDENT : 1)
 conv2d_direct(const T *__restrict__ images, const WEIGHT_ELEMENT *__restrict__ weight, const SCALE_ELEMENT *__restrict__ scale, const BIAS_ELEMENT *__restrict__ bias, T *__restrict__ out, const Frame f) {
     take_turn();
     extern __shared__ __align__(128) unsigned char room[];

@@ -1,9 +1,9 @@
 // The gradients by filters and bias where the input has few channels.
 //
 // A block goes through tiles of TILE_H × TILE_W outputs with the input and the output's gradient in shared memory, as they
-// lie in memory. A thread has one input channel, one filter row and THREAD_K output channels; moving along a row of pixels
-// it keeps the S values under the filter in registers, so that each new one costs one read. Several threads (slices) share
-// these sums, each with its own rows. Sums of a bias come from threads whose input is a row of ones.
+// lie in memory. A thread has TAKEN lines, each an input channel and a filter row, and THREAD_K output channels; moving along
+// a row of pixels it keeps the S values under the filter in registers, so that each new one costs one read. Several threads
+// (slices) share these sums, each with its own rows. Sums of a bias come from a line whose input is a row of ones.
 //
 // ELEMENT: type of the images. CHANNELS, WANTED: of input and output. R, S: taps. UNIT, GRADIENT_UNIT: neighbours in memory,
 // of input and gradient, that are always inside or outside together, and whole in 16 bytes; the input's from LEAD before the
@@ -18,6 +18,7 @@
 #define CHANNELS 3
 #define WANTED 6
 #define THREAD_K 6
+#define TAKEN 1
 #define R 5
 #define S 5
 #define STRIDE_H 1
@@ -35,7 +36,7 @@ typedef ELEMENT T;
 constexpr int GROUPS_K = (WANTED + THREAD_K - 1) / THREAD_K, WIDTH = GROUPS_K * THREAD_K;
 constexpr int LINES = CHANNELS * R;
 // One more line than there are rows of filters: that of the bias.
-constexpr int UNITS = (LINES + 1) * GROUPS_K, THREADS = (UNITS * SLICES + 31) / 32 * 32;
+constexpr int LINE_GROUPS = (LINES + TAKEN) / TAKEN, UNITS = LINE_GROUPS * GROUPS_K, THREADS = (UNITS * SLICES + 31) / 32 * 32;
 constexpr int ROWS = (TILE_H - 1) * STRIDE_H + R, LINE = LEAD + ((TILE_W - 1) * STRIDE_W + S) * CHANNELS;
 // Rows that neighbours read begin in different banks.
 constexpr int ALIGN = 16 / sizeof(T), PITCH = (LINE + ALIGN - 1) / (2 * ALIGN) * (2 * ALIGN) + ALIGN;
@@ -43,9 +44,11 @@ constexpr int ALIGN = 16 / sizeof(T), PITCH = (LINE + ALIGN - 1) / (2 * ALIGN) *
 constexpr int TOGETHER = GROUPS_K > 1 || TILE_W % 2 == 1 ? 1 : TILE_W % 4 == 0 ? 4 : 2;
 constexpr int READ = TOGETHER * THREAD_K, VECTOR = READ % 4 == 0 ? 4 : READ % 2 == 0 ? 2 : 1;
 
+// Sums of a thread.
+constexpr int OWN = TAKEN * S * THREAD_K;
 // Blocks of a multiprocessor hide each other's way from memory.
 #ifndef RESIDENT
-#define RESIDENT (S * THREAD_K <= 32 ? 896 / THREADS : 512 / THREADS)
+#define RESIDENT ((OWN <= 32 ? 896 : 512) / THREADS)
 #endif
 
 struct Shared {
@@ -54,7 +57,7 @@ struct Shared {
     T ones[PITCH];
 };
 struct Sums {
-    float at[SLICES > 1 ? SLICES - 1 : 1][S * THREAD_K][UNITS];
+    float at[SLICES > 1 ? SLICES - 1 : 1][OWN][UNITS];
 };
 
 struct Frame {
@@ -93,14 +96,19 @@ conv2d_direct_weight_grad(const T *__restrict__ images, const T *__restrict__ dy
     extern __shared__ __align__(128) unsigned char room[];
     Shared &shared = *(Shared *)room;
     const int unit = threadIdx.x % UNITS, slice = threadIdx.x / UNITS;
-    const int line = unit % (LINES + 1), k = unit / (LINES + 1) * THREAD_K;
-    const int c = line / R, r = line % R;
-    const bool of_bias = line == LINES, works = slice < SLICES;
-    float sum[S][THREAD_K];
+    const int line = unit % LINE_GROUPS * TAKEN, k = unit / LINE_GROUPS * THREAD_K;
+    const bool works = slice < SLICES;
+    // The line of the bias, and those beyond it that fill a thread, read ones.
+    int from[TAKEN], step[TAKEN];
+    float sum[OWN];
 #pragma unroll
-    for (int s = 0; s < S; s++)
+    for (int t = 0; t < TAKEN; t++) {
+        const bool ones = line + t >= LINES;
+        from[t] = ones ? (int)(shared.ones - &shared.input[0][0]) : (line + t) % R * PITCH + LEAD + (line + t) / R;
+        step[t] = ones ? 0 : STRIDE_H * PITCH;
+    }
 #pragma unroll
-        for (int j = 0; j < THREAD_K; j++) sum[s][j] = 0.0f;
+    for (int at = 0; at < OWN; at++) sum[at] = 0.0f;
     for (int at = threadIdx.x; at < PITCH; at += THREADS) shared.ones[at] = narrow<T>(1.0f);
     if (WIDTH != WANTED)
         for (int at = threadIdx.x; at < TILE_H * TILE_W * WIDTH; at += THREADS) shared.gradient[at] = T{};
@@ -113,11 +121,15 @@ conv2d_direct_weight_grad(const T *__restrict__ images, const T *__restrict__ dy
         if (!works) continue;
 #pragma unroll 1
         for (int y = slice; y < TILE_H; y += SLICES) {
-            const T *const input = of_bias ? shared.ones : &shared.input[y * STRIDE_H + r][LEAD + c];
             const T *const gradient = &shared.gradient[y * TILE_W * WIDTH + k];
-            float under[S];
+            const T *input[TAKEN];
+            float under[TAKEN][S];
 #pragma unroll
-            for (int s = 0; s + STRIDE_W < S; s++) under[s + STRIDE_W] = widen(input[s * CHANNELS]);
+            for (int t = 0; t < TAKEN; t++) {
+                input[t] = &shared.input[0][0] + from[t] + y * step[t];
+#pragma unroll
+                for (int s = 0; s + STRIDE_W < S; s++) under[t][s + STRIDE_W] = widen(input[t][s * CHANNELS]);
+            }
 #pragma unroll(TOGETHER >= 4 ? 1 : 4 / TOGETHER)
             for (int x = 0; x < TILE_W; x += TOGETHER) {
                 float by[READ];
@@ -128,14 +140,16 @@ conv2d_direct_weight_grad(const T *__restrict__ images, const T *__restrict__ dy
                     for (int l = 0; l < VECTOR; l++) by[j + l] = widen(several.at[l]);
                 }
 #pragma unroll
-                for (int i = 0; i < TOGETHER; i++) {
+                for (int i = 0; i < TOGETHER; i++)
 #pragma unroll
-                    for (int s = 0; s < S; s++) under[s] = s + STRIDE_W < S ? under[s + STRIDE_W] : widen(input[((x + i) * STRIDE_W + s) * CHANNELS]);
+                    for (int t = 0; t < TAKEN; t++) {
 #pragma unroll
-                    for (int s = 0; s < S; s++)
+                        for (int s = 0; s < S; s++) under[t][s] = s + STRIDE_W < S ? under[t][s + STRIDE_W] : widen(input[t][((x + i) * STRIDE_W + s) * CHANNELS]);
 #pragma unroll
-                        for (int j = 0; j < THREAD_K; j++) sum[s][j] += under[s] * by[i * THREAD_K + j];
-                }
+                        for (int s = 0; s < S; s++)
+#pragma unroll
+                            for (int j = 0; j < THREAD_K; j++) sum[(t * S + s) * THREAD_K + j] += under[t][s] * by[i * THREAD_K + j];
+                    }
             }
         }
     }
@@ -145,25 +159,22 @@ conv2d_direct_weight_grad(const T *__restrict__ images, const T *__restrict__ dy
     Sums &sums = *(Sums *)room;
     if (works && slice > 0) {
 #pragma unroll
-        for (int s = 0; s < S; s++)
-#pragma unroll
-            for (int j = 0; j < THREAD_K; j++) sums.at[slice - 1][s * THREAD_K + j][unit] = sum[s][j];
+        for (int at = 0; at < OWN; at++) sums.at[slice - 1][at][unit] = sum[at];
     }
     __syncthreads();
     if (slice > 0) return;
     for (int other = 1; other < SLICES; other++)
 #pragma unroll
-        for (int s = 0; s < S; s++)
+        for (int at = 0; at < OWN; at++) sum[at] += sums.at[other - 1][at][unit];
 #pragma unroll
-            for (int j = 0; j < THREAD_K; j++) sum[s][j] += sums.at[other - 1][s * THREAD_K + j][unit];
+    for (int t = 0; t < TAKEN; t++)
 #pragma unroll
-    for (int j = 0; j < THREAD_K; j++) {
-        if (k + j >= WANTED) break;
-        if (of_bias) {
-            if (bias_parts) bias_parts[(i64)blockIdx.x * WANTED + k + j] = sum[0][j];
-            continue;
+        for (int j = 0; j < THREAD_K; j++) {
+            if (k + j >= WANTED) break;
+            const int c = (line + t) / R, r = (line + t) % R;
+            if (line + t == LINES && bias_parts) bias_parts[(i64)blockIdx.x * WANTED + k + j] = sum[t * S * THREAD_K + j];
+            if (line + t >= LINES) continue;
+#pragma unroll
+            for (int s = 0; s < S; s++) parts[(((i64)blockIdx.x * WANTED + k + j) * (R * S) + r * S + s) * CHANNELS + c] = sum[(t * S + s) * THREAD_K + j];
         }
-#pragma unroll
-        for (int s = 0; s < S; s++) parts[(((i64)blockIdx.x * WANTED + k + j) * (R * S) + r * S + s) * CHANNELS + c] = sum[s][j];
-    }
 }

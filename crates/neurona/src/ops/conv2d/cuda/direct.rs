@@ -1,26 +1,26 @@
 //! Convolutions where one side has few channels, computed directly: a product's tile would be mostly empty.
 
-use super::weight_grad::finish;
-use super::{Epilogue, Workspace, numbers};
+use super::{Epilogue, numbers};
 use crate::Result;
-use crate::cuda::kernel::{Argument, Grid, Kernel, Launch, Launches};
+use crate::cuda::choice::Candidate;
+use crate::cuda::kernel::{Argument, Grid, Launch, Launches};
 use crate::cuda::{Gpu, Source, cuda_type};
 use crate::ops::conv2d::cpu::Geometry;
 use crate::tensor::DType;
 
 const DIRECT: Source = Source::embedded("conv2d_direct.cu", include_str!("../conv2d_direct.cu"));
-const WEIGHT_GRAD: Source =
-    Source::embedded("conv2d_direct_weight_grad.cu", include_str!("../conv2d_direct_weight_grad.cu"));
 
 /// Threads of a block, about.
-const THREADS: usize = 256;
-/// Shared memory of a block, so that a multiprocessor has room for three.
-const SHARED: usize = 72 << 10;
-/// Sums that a thread has registers for.
-const SUMS: usize = 48;
+pub(super) const THREADS: usize = 256;
+/// Sums of a thread, and shared memory of a block: with few sums a multiprocessor has room for many threads, which hide each
+/// other's way from memory; with many, what is read meets more of them. Which is faster depends on the shape.
+const BREADTHS: [(&str, usize, usize); 2] =
+    [("own direct", NARROW, 72 << 10), ("own direct, many sums", 2 * NARROW, 108 << 10)];
+/// Sums of a thread of which registers leave room for many.
+pub(super) const NARROW: usize = 48;
 
 /// The size of equal parts of at most `most`.
-fn balanced(size: usize, most: usize) -> usize {
+pub(super) fn balanced(size: usize, most: usize) -> usize {
     size.div_ceil(size.div_ceil(most).max(1))
 }
 
@@ -89,8 +89,8 @@ impl Windows {
         }
     }
 
-    /// What a thread computes in the least time, with as many threads as the GPU gains from.
-    fn share(&self, multiprocessors: usize) -> Share {
+    /// What a thread with at most so many sums computes in the least time, with as many threads as the GPU gains from.
+    fn share(&self, sums: usize, multiprocessors: usize) -> Share {
         let ([p, q], [r, s]) = (self.count, self.taps);
         let lines = self.channels * r;
         let cost = |share: &Share| {
@@ -104,19 +104,23 @@ impl Windows {
             } else {
                 (under, pixels * s)
             };
-            // A word from shared memory takes the time of four instructions.
-            let line = taps * channels + 5 * reads + 17 * (s * channels).div_ceil(4) + 16;
+            let quads = (s * channels).div_ceil(4);
+            let line = taps * channels + reads + quads + 16;
             let whole = q.is_multiple_of(pixels) && self.wanted.is_multiple_of(channels) && self.shuffle == [1, 1];
-            let result = if whole { 3 } else { 12 } + 6 * split.ilog2() as usize;
-            let own = lines.div_ceil(split) * line + pixels * channels * result;
+            let result = pixels * channels * (if whole { 3 } else { 12 } + 6 * split.ilog2() as usize);
+            let lines = lines.div_ceil(split);
             let threads = self.n * p * q.div_ceil(pixels) * self.wanted.div_ceil(channels) * split;
-            // A scheduler with few warps waits for results, unless a thread has many sums that need not wait for each other.
-            let warps = (32.0 / (pixels * channels) as f64).clamp(1.5, 4.0);
-            own as f64 * (threads as f64).max(warps * (32 * 4 * multiprocessors) as f64)
+            // All threads together are limited by instructions and by words from shared memory, each of which takes as long
+            // as four. A scheduler with few warps waits for results, unless threads have many sums that need not wait for
+            // each other.
+            let scheduled = threads as f64 / (32 * 4 * multiprocessors) as f64;
+            let busy = (lines * (line + 4 * (reads + 4 * quads)) + result) as f64 * scheduled;
+            let waiting = (lines * line + result) as f64 * (32.0 / (pixels * channels) as f64).clamp(1.5, 4.0);
+            busy.max(waiting)
         };
         let fits = |share: &Share| {
             let registers = (share.pixels - 1) * self.stride[1] + s + s * share.channels;
-            share.pixels * share.channels <= SUMS && registers <= 64 || share.pixels * share.channels == 1
+            share.pixels * share.channels <= sums && registers <= 64 || share.pixels * share.channels == 1
         };
         let splits = [1, 2, 4, 8, 16, 32].into_iter().filter(|split| *split < 2 * lines);
         splits
@@ -136,8 +140,8 @@ impl Windows {
         pixels == q && (self.before[1] > 0 || end > self.input[1] as i64) && self.before[1] >= 0
     }
 
-    fn tile(&self, image: DType, multiprocessors: usize) -> Tile {
-        let ([p, q], share) = (self.count, self.share(multiprocessors));
+    fn tile(&self, image: DType, share: Share, room: usize, multiprocessors: usize) -> Tile {
+        let [p, q] = self.count;
         let (columns, groups) = (q.div_ceil(share.pixels), self.wanted.div_ceil(share.channels));
         let mut columns_of_tile = balanced(columns, (64 / share.pixels).max(1));
         let mut groups_of_block = balanced(groups, 8);
@@ -171,16 +175,16 @@ impl Windows {
         let edges = self.knows_edges(share.pixels);
         let (w, block_k) = (columns_of_tile * share.pixels, groups_of_block * share.channels);
         let mut tile = Tile { share, block_k, images, h, w, chunk: self.channels, unit: 1, lead: 0, edges, through: 0 };
-        while tile.images > 1 && tile.shared(self, image) > SHARED {
+        while tile.images > 1 && tile.shared(self, image) > room {
             tile.images -= 1;
         }
-        while tile.chunk > 4 && tile.shared(self, image) > SHARED {
+        while tile.chunk > 4 && tile.shared(self, image) > room {
             tile.chunk = tile.chunk.div_ceil(2).next_multiple_of(4);
         }
-        while tile.h > 1 && tile.shared(self, image) > SHARED {
+        while tile.h > 1 && tile.shared(self, image) > room {
             tile.h = tile.h.div_ceil(2);
         }
-        while tile.chunk > 1 && tile.shared(self, image) > SHARED {
+        while tile.chunk > 1 && tile.shared(self, image) > room {
             tile.chunk = tile.chunk.div_ceil(2);
         }
         let c = self.channels as i64;
@@ -196,7 +200,7 @@ impl Windows {
         let whole_images = tile.images == 1 || tile.h == p;
         if whole_rows && whole_images {
             tile.through = unit(image, &[(q * self.wanted) as i64]);
-            if tile.shared(self, image) > SHARED {
+            if tile.shared(self, image) > room {
                 tile.through = 0;
             }
         }
@@ -273,24 +277,25 @@ pub(super) fn forward(
     weight: DType,
     epilogue: &Epilogue,
     gpu: &Gpu,
-) -> Result<Option<Box<dyn Kernel>>> {
+) -> Result<Vec<Candidate>> {
     // A long way from window to window leaves little to share.
     if !suits(g, image, g.c, g.k) || g.stride.iter().any(|s| *s > 4) {
-        return Ok(None);
+        return Ok(Vec::new());
     }
-    launches(g, &Windows::forward(g), false, image, weight, epilogue, gpu)
+    candidates(g, &Windows::forward(g), false, image, weight, epilogue, gpu)
 }
 
 /// The gradient by the input, where it suits.
-pub(super) fn input_grad(g: &Geometry, image: DType, weight: DType, gpu: &Gpu) -> Result<Option<Box<dyn Kernel>>> {
+pub(super) fn input_grad(g: &Geometry, image: DType, weight: DType, gpu: &Gpu) -> Result<Vec<Candidate>> {
     let windows = Windows::input_grad(g);
     if !suits(g, image, g.k, windows.wanted) {
-        return Ok(None);
+        return Ok(Vec::new());
     }
-    launches(g, &windows, true, image, weight, &Epilogue { bias: None, scale: None, relu: false }, gpu)
+    candidates(g, &windows, true, image, weight, &Epilogue { bias: None, scale: None, relu: false }, gpu)
 }
 
-fn launches(
+/// One for each breadth that differs from the others.
+fn candidates(
     g: &Geometry,
     windows: &Windows,
     input_grad: bool,
@@ -298,17 +303,40 @@ fn launches(
     weight: DType,
     epilogue: &Epilogue,
     gpu: &Gpu,
-) -> Result<Option<Box<dyn Kernel>>> {
+) -> Result<Vec<Candidate>> {
     if windows.n * windows.count[0] * windows.count[1] == 0 {
-        return Ok(None);
+        return Ok(Vec::new());
     }
-    let tile = windows.tile(image, gpu.multiprocessors());
+    let (mut found, mut shares) = (Vec::new(), Vec::new());
+    for (name, sums, room) in BREADTHS {
+        let share = windows.share(sums, gpu.multiprocessors());
+        let tile = windows.tile(image, share, room, gpu.multiprocessors());
+        if shares.contains(&share) || tile.shared(windows, image) > room {
+            continue;
+        }
+        shares.push(share);
+        let launch = launch(g, windows, &tile, input_grad, [image, weight], epilogue, gpu)?;
+        let kernel = launch.map(|launch| Launches { launches: vec![launch], workspace: 0, flops: g.flops() });
+        found.extend(kernel.map(|kernel| Candidate { name: name.into(), kernel: Box::new(kernel) }));
+    }
+    Ok(found)
+}
+
+fn launch(
+    g: &Geometry,
+    windows: &Windows,
+    tile: &Tile,
+    input_grad: bool,
+    [image, weight]: [DType; 2],
+    epilogue: &Epilogue,
+    gpu: &Gpu,
+) -> Result<Option<Launch>> {
     let ([r, s], [p, q]) = (windows.taps, windows.count);
     let shared = tile.shared(windows, image);
     let tiles = tile.tiles(windows);
     let count = tiles.iter().product::<usize>();
     let countable = windows.n * tile.images < 1 << 31 && windows.input[1] * windows.channels < 1 << 28;
-    if shared > SHARED || count >= 1 << 31 || !countable {
+    if count >= 1 << 31 || !countable {
         return Ok(None);
     }
     let operand = |position: Option<usize>| position.map_or(Argument::Null, Argument::Input);
@@ -362,7 +390,7 @@ fn launches(
     let parts = windows.wanted.div_ceil(tile.block_k);
     // Each block has as many tiles as the others or one less.
     let blocks = count.div_ceil(count.div_ceil(resident.div_ceil(parts)));
-    let launches = vec![Launch {
+    Ok(Some(Launch {
         function,
         grid: Grid { blocks: [blocks as u32, parts as u32, 1], threads: [tile.threads(), 1, 1], shared: shared as u32 },
         arguments: vec![
@@ -373,133 +401,12 @@ fn launches(
             Argument::Output(0),
             numbers(frame.concat())?,
         ],
-    }];
-    Ok(Some(Box::new(Launches { launches, workspace: 0, flops: g.flops() })))
-}
-
-/// The gradients by filters and bias, where that suits.
-pub(super) fn weight_grad(
-    g: &Geometry,
-    image: DType,
-    out: DType,
-    bias: bool,
-    gpu: &Gpu,
-) -> Result<Option<Box<dyn Kernel>>> {
-    let ([down, right], (p, q)) = (g.stride, (g.oh(), g.ow()));
-    let few = g.c * g.r <= 32 && g.s <= 11 && g.c <= 8;
-    if !few || image == DType::F64 || g.groups != 1 || g.dilation != [1, 1] || right > 4 || g.n * p * q == 0 {
-        return Ok(None);
-    }
-    // S × THREAD_K sums are in registers.
-    let thread_k = balanced(g.k, SUMS / g.s);
-    let thread_k = if thread_k < 4 { thread_k } else { thread_k.next_multiple_of(2) };
-    let units = (g.c * g.r + 1) * g.k.div_ceil(thread_k);
-    if units > 512 {
-        return Ok(None);
-    }
-    let tile_w = balanced(q, 128);
-    // `Shared` in conv2d_direct_weight_grad.cu.
-    let align = 16 / image.size();
-    let pieces = |w: usize| {
-        let step = if w < q { w * right * g.c } else { 0 };
-        let unit = unit(image, &[(g.w * g.c) as i64, step as i64]);
-        (unit, (unit - g.padding[1] * g.c % unit) % unit)
-    };
-    let bytes = |h: usize| {
-        let line = pieces(tile_w).1 + ((tile_w - 1) * right + g.s) * g.c;
-        let pitch = (line + align - 1) / (2 * align) * (2 * align) + align;
-        let gradient = (h * tile_w * g.k.next_multiple_of(thread_k)).next_multiple_of(align);
-        image.size() * (gradient + ((h - 1) * down + g.r + 1) * pitch)
-    };
-    let tiles = |h: usize| g.n * p.div_ceil(h) * q.div_ceil(tile_w);
-    let mut tile_h = p;
-    while tile_h > 1 && (bytes(tile_h) > 48 << 10 || tiles(tile_h) < gpu.multiprocessors()) {
-        tile_h = tile_h.div_ceil(2);
-    }
-    let slices = slices(tile_h, units);
-    let shared = bytes(tile_h).max(4 * (slices - 1) * g.s * thread_k * units);
-    if shared > 96 << 10 || g.w * g.c >= 1 << 28 || tiles(tile_h) >= 1 << 31 {
-        return Ok(None);
-    }
-    let threads = (units * slices).next_multiple_of(32);
-    let k = g.k as i64;
-    let (of_input, lead) = pieces(tile_w);
-    let of_gradient =
-        unit(image, &if g.k.is_multiple_of(thread_k) { [q as i64 * k, tile_w as i64 * k] } else { [k; 2] });
-    let macros = [
-        ("ELEMENT", cuda_type(image).to_string()),
-        ("CHANNELS", g.c.to_string()),
-        ("WANTED", g.k.to_string()),
-        ("THREAD_K", thread_k.to_string()),
-        ("R", g.r.to_string()),
-        ("S", g.s.to_string()),
-        ("STRIDE_H", down.to_string()),
-        ("STRIDE_W", right.to_string()),
-        ("TILE_H", tile_h.to_string()),
-        ("TILE_W", tile_w.to_string()),
-        ("SLICES", slices.to_string()),
-        ("UNIT", of_input.to_string()),
-        ("LEAD", lead.to_string()),
-        ("GRADIENT_UNIT", of_gradient.to_string()),
-    ];
-    let function = gpu.function(&WEIGHT_GRAD, "conv2d_direct_weight_grad", &macros)?;
-    let resident = function.occupancy(threads as u32, shared as u32)?.max(1) * gpu.multiprocessors();
-    let parts = tiles(tile_h).div_ceil(tiles(tile_h).div_ceil(resident));
-    let mut workspace = Workspace::default();
-    let sums = workspace.take(4 * parts * g.k * g.c * g.r * g.s);
-    let bias_sums = if bias { workspace.take(4 * parts * g.k) } else { Argument::Null };
-    let frame = [g.h, g.w, p, q, g.padding[0], g.padding[1], p.div_ceil(tile_h), q.div_ceil(tile_w), tiles(tile_h)];
-    let launches = vec![
-        Launch {
-            function,
-            grid: Grid { blocks: [parts as u32, 1, 1], threads: [threads as u32, 1, 1], shared: shared as u32 },
-            arguments: vec![
-                Argument::Input(0),
-                Argument::Input(1),
-                sums.clone(),
-                bias_sums.clone(),
-                numbers(frame.map(|size| size as i64))?,
-            ],
-        },
-        finish(g, image, out, bias, parts, sums, bias_sums, gpu)?,
-    ];
-    Ok(Some(Box::new(Launches { launches, workspace: workspace.bytes, flops: g.flops() })))
-}
-
-/// As many slices of a tile's rows as leave the fewest lanes without work.
-fn slices(rows: usize, units: usize) -> usize {
-    let wasted = |slices: usize| {
-        let lanes = (slices * units).next_multiple_of(32) * rows.div_ceil(slices);
-        lanes * 64 / (rows * units)
-    };
-    (1..=(THREADS / units).clamp(1, rows)).rev().min_by_key(|slices| wasted(*slices)).unwrap_or(1)
+    }))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn zz_print() {
-        for n in [4, 128, 2048] {
-            let mut a = geometry(3, 32, 6, 5, 1, 0);
-            a.n = n;
-            let mut b = geometry(6, 14, 16, 5, 1, 0);
-            b.n = n;
-            let mut c = geometry(3, 32, 32, 3, 1, 1);
-            c.n = n;
-            for w in [Windows::forward(&a), Windows::forward(&b), Windows::input_grad(&b), Windows::forward(&c)] {
-                let t = w.tile(DType::F32, 132);
-                println!(
-                    "{n} {t:?} threads {} shared {} tiles {:?}",
-                    t.threads(),
-                    t.shared(&w, DType::F32),
-                    t.tiles(&w)
-                );
-            }
-        }
-        println!("{} {}", slices(28, 16), slices(10, 62));
-    }
 
     fn geometry(c: usize, size: usize, k: usize, r: usize, stride: usize, padding: usize) -> Geometry {
         let (stride, padding) = ([stride; 2], [padding; 2]);
@@ -526,10 +433,10 @@ mod tests {
     fn tiles_fit_shared_memory_and_a_block() {
         for g in [geometry(3, 32, 6, 5, 1, 0), geometry(3, 224, 64, 7, 2, 3), geometry(1, 28, 128, 3, 1, 1)] {
             for windows in [Windows::forward(&g), Windows::input_grad(&g)] {
-                for image in [DType::F32, DType::BF16] {
-                    let tile = windows.tile(image, 132);
+                for (image, (_, sums, room)) in [DType::F32, DType::BF16].into_iter().zip(BREADTHS) {
+                    let tile = windows.tile(image, windows.share(sums, 132), room, 132);
                     assert!(tile.threads() <= 512 && tile.threads() >= 32, "{tile:?}");
-                    assert!(tile.shared(&windows, image) <= SHARED, "{tile:?}");
+                    assert!(tile.shared(&windows, image) <= room, "{tile:?}");
                     assert!(tile.unit * image.size() <= 16 && tile.through * image.size() <= 16);
                 }
             }
