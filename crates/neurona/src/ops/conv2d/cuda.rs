@@ -13,6 +13,7 @@ mod hopper_weights;
 mod parts;
 mod vendor;
 mod weight_grad;
+mod windows;
 mod winograd;
 
 use super::cpu::Geometry;

@@ -1,7 +1,8 @@
 //! The gradients by filters and bias where the input has few channels, computed directly.
 
-use super::direct::{NARROW, THREADS, balanced, unit};
+use super::direct::{NARROW, THREADS};
 use super::weight_grad::finish;
+use super::windows::{balanced, unit};
 use super::{Workspace, numbers};
 use crate::Result;
 use crate::cuda::choice::Candidate;
@@ -22,8 +23,9 @@ pub(super) fn weight_grad(g: &Geometry, image: DType, out: DType, bias: bool, gp
     }
     let mut found = Vec::new();
     for (name, taken) in [("own direct", 1), ("own direct, many sums", 2)] {
-        // Few pixels are not worth the choice.
-        let pays = taken == 1 || g.n * p * q >= 256 * gpu.multiprocessors() && g.c * g.r > 1;
+        // Few pixels are not worth the choice, and for many of 16 bits tensor cores are faster.
+        let many = g.n * p * q >= 256 * gpu.multiprocessors() && image == DType::F32;
+        let pays = taken == 1 || many && g.c * g.r > 1;
         let launches = if pays { launches(g, taken, image, out, bias, gpu)? } else { None };
         found.extend(launches.map(|launches| Candidate { name: name.into(), kernel: Box::new(launches) }));
     }

@@ -1,8 +1,8 @@
 //! Convolutions of images with few channels on tensor cores: windows are read where they lie, so that no part of a
 //! product's tile is spent on channels that are not there.
 
-use super::direct::unit;
 use super::weight_grad::finish;
+use super::windows::{Windows, unit};
 use super::{Epilogue, Workspace, numbers};
 use crate::Result;
 use crate::cuda::choice::Candidate;
@@ -26,20 +26,6 @@ const SUMS: usize = 40;
 /// Blocks that a multiprocessor holds, about.
 const RESIDENT: usize = 4;
 
-/// One pass as a convolution of windows: `WindowRows` in window_rows.cuh.
-struct Windows {
-    n: usize,
-    channels: usize,
-    wanted: usize,
-    taps: [usize; 2],
-    stride: [usize; 2],
-    /// The input, and the windows.
-    input: [usize; 2],
-    count: [usize; 2],
-    /// Where the first window begins.
-    before: [i64; 2],
-}
-
 /// What a block computes at a time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Tile {
@@ -57,35 +43,8 @@ struct Split {
     slices: usize,
 }
 
+/// The pass as `WindowRows` in window_rows.cuh sees it.
 impl Windows {
-    fn forward(g: &Geometry) -> Windows {
-        Windows {
-            n: g.n,
-            channels: g.c,
-            wanted: g.k,
-            taps: [g.r, g.s],
-            stride: g.stride,
-            input: [g.h, g.w],
-            count: [g.oh(), g.ow()],
-            before: g.padding.map(|p| p as i64),
-        }
-    }
-
-    /// With a stride of 1: forward with turned filters.
-    fn input_grad(g: &Geometry) -> Windows {
-        let before = |taps: usize, padding: usize| taps as i64 - 1 - padding as i64;
-        Windows {
-            n: g.n,
-            channels: g.k,
-            wanted: g.c,
-            taps: [g.r, g.s],
-            stride: [1, 1],
-            input: [g.oh(), g.ow()],
-            count: [g.h, g.w],
-            before: [before(g.r, g.padding[0]), before(g.s, g.padding[1])],
-        }
-    }
-
     /// Whether there are so few channels, and kernels can count everything.
     fn suit(&self, channels: usize, wanted: usize, depth: usize) -> bool {
         let [r, s] = self.taps;
@@ -166,7 +125,7 @@ impl Windows {
     }
 
     /// The tile that takes least time, where one fits. Warps together compute `step` pixels at a time.
-    fn tile(&self, step: usize, multiprocessors: usize, bytes: impl Fn(usize, usize) -> usize) -> Option<Tile> {
+    fn tensor_tile(&self, step: usize, multiprocessors: usize, bytes: impl Fn(usize, usize) -> usize) -> Option<Tile> {
         let [p, q] = self.count;
         let time = |h: usize, w: usize| {
             let unit = self.pieces(DType::BF16, w)[0];
@@ -271,7 +230,7 @@ fn pass(
 ) -> Result<Option<Candidate>> {
     // Warps take one or two matrices of 16 pixels at a time.
     let step = WARPS * if windows.wanted <= 64 { 32 } else { 16 };
-    let Some(tile) = windows.tile(step, gpu.multiprocessors(), |h, w| windows.forward_bytes(h, w)) else {
+    let Some(tile) = windows.tensor_tile(step, gpu.multiprocessors(), |h, w| windows.forward_bytes(h, w)) else {
         return Ok(None);
     };
     let name = |dtype: DType| cuda_type(dtype).to_string();
@@ -310,7 +269,7 @@ pub(super) fn weight_grad(g: &Geometry, image: DType, out: DType, bias: bool, gp
     }
     let split = windows.split();
     let bytes = |h: usize, w: usize| windows.gradient_bytes(&split, h, w);
-    let Some(tile) = windows.tile(16 * split.slices, gpu.multiprocessors(), bytes) else { return Ok(None) };
+    let Some(tile) = windows.tensor_tile(16 * split.slices, gpu.multiprocessors(), bytes) else { return Ok(None) };
     // More groups than this would each read every gradient for few sums.
     if split.groups > 8 {
         return Ok(None);
@@ -365,8 +324,8 @@ mod tests {
         ] {
             let windows = Windows::forward(&g);
             let split = windows.split();
-            let forward = windows.tile(128, 132, |h, w| windows.forward_bytes(h, w)).unwrap();
-            let gradient = windows.tile(64, 132, |h, w| windows.gradient_bytes(&split, h, w)).unwrap();
+            let forward = windows.tensor_tile(128, 132, |h, w| windows.forward_bytes(h, w)).unwrap();
+            let gradient = windows.tensor_tile(64, 132, |h, w| windows.gradient_bytes(&split, h, w)).unwrap();
             for tile in [forward, gradient] {
                 assert!(tile.shared <= SHARED && tile.h * tile.w <= PIXELS, "{g:?}: {tile:?}");
                 let [down, right] = windows.tiles(tile.h, tile.w);
