@@ -16,3 +16,13 @@ __device__ __forceinline__ void stage(Load load, Store store) {
             if (base + i * THREADS < COUNT) store(base + i * THREADS, held[i]);
     }
 }
+
+// Starts the way of N elements into shared memory, zeros where they are not `there`. What is too short to travel on its own
+// has arrived when this returns; the rest has after `cp_async_wait`.
+template <int N, class T> __device__ __forceinline__ void bring(T *to, const T *from, bool there) {
+    constexpr int BYTES = N * sizeof(T);
+    if constexpr (BYTES == 16) cp_async_16(to, from, there);
+    else if constexpr (BYTES == 8) cp_async_8(to, from, there);
+    else if constexpr (BYTES == 4) cp_async_4(to, from, there);
+    else *to = there ? *from : T{};
+}

@@ -5,6 +5,7 @@
 
 mod depthwise;
 mod direct;
+mod direct_weights;
 mod few;
 mod gather;
 mod hopper;
@@ -12,6 +13,7 @@ mod hopper_weights;
 mod parts;
 mod vendor;
 mod weight_grad;
+mod windows;
 mod winograd;
 
 use super::cpu::Geometry;
@@ -46,12 +48,6 @@ fn candidates(
     }
     all.extend(winograd);
     Ok(all)
-}
-
-/// A kernel for a special case, and the product that can do it as well: which of the two is faster depends on the shape.
-/// A product shares a sum among blocks, which small batches gain from.
-fn special(kernel: Box<dyn Kernel>, product: impl FnOnce() -> Result<Candidate>) -> Result<Vec<Candidate>> {
-    Ok(vec![Candidate { name: "own direct".into(), kernel }, product()?])
 }
 
 /// Operands: images, filters, and those of the epilogue.

@@ -1,134 +1,198 @@
 //! Convolutions where one side has few channels, computed directly: a product's tile would be mostly empty.
 
-use super::weight_grad::finish;
-use super::{Epilogue, Workspace, numbers};
+use super::windows::{Windows, balanced, unit};
+use super::{Epilogue, numbers};
 use crate::Result;
-use crate::cuda::kernel::{Argument, Grid, Kernel, Launch, Launches};
+use crate::cuda::choice::Candidate;
+use crate::cuda::kernel::{Argument, Grid, Launch, Launches};
 use crate::cuda::{Gpu, Source, cuda_type};
 use crate::ops::conv2d::cpu::Geometry;
 use crate::tensor::DType;
 
 const DIRECT: Source = Source::embedded("conv2d_direct.cu", include_str!("../conv2d_direct.cu"));
-const WEIGHT_GRAD: Source =
-    Source::embedded("conv2d_direct_weight_grad.cu", include_str!("../conv2d_direct_weight_grad.cu"));
 
-/// Outputs that a thread computes side by side.
-const PIXELS: usize = 4;
 /// Threads of a block, about.
-const THREADS: usize = 256;
-/// Shared memory of a block, so that a multiprocessor has room for several.
-const SHARED: usize = 56 << 10;
-
-/// The size of equal parts of at most `most`.
-fn balanced(size: usize, most: usize) -> usize {
-    size.div_ceil(size.div_ceil(most).max(1))
-}
-
-/// One pass as a convolution of windows: the gradient by the input has a window for each group of pixels that the
-/// stride puts on the same outputs, with all their channels.
-struct Windows {
-    n: usize,
-    channels: usize,
-    wanted: usize,
-    taps: [usize; 2],
-    stride: [usize; 2],
-    /// Pixels of a window's result, down and right.
-    shuffle: [usize; 2],
-    /// The input, the windows, the result.
-    input: [usize; 2],
-    count: [usize; 2],
-    result: [usize; 2],
-    /// Where the first window begins.
-    before: [i64; 2],
-}
+pub(super) const THREADS: usize = 256;
+/// Sums of a thread, and shared memory of a block: with few sums a multiprocessor has room for many threads, which hide each
+/// other's way from memory; with many, what is read meets more of them. Which is faster depends on the shape.
+const BREADTHS: [(&str, usize, usize); 2] =
+    [("own direct", NARROW, 72 << 10), ("own direct, many sums", 2 * NARROW, 108 << 10)];
+/// Sums of a thread of which registers leave room for many.
+pub(super) const NARROW: usize = 48;
 
 impl Windows {
-    fn forward(g: &Geometry) -> Windows {
-        Windows {
-            n: g.n,
-            channels: g.c,
-            wanted: g.k,
-            taps: [g.r, g.s],
-            stride: g.stride,
-            shuffle: [1, 1],
-            input: [g.h, g.w],
-            count: [g.oh(), g.ow()],
-            result: [g.oh(), g.ow()],
-            before: g.padding.map(|p| p as i64),
-        }
-    }
-
-    fn input_grad(g: &Geometry) -> Windows {
-        // A pixel of remainder `a` meets tap `r` at the output `(a + padding - r) / stride` from its window.
-        let span = |size: usize, axis: usize| {
-            let (padding, stride) = (g.padding[axis] as i64, g.stride[axis] as i64);
-            let first = (padding - size as i64 + 1).div_euclid(stride)
-                + i64::from((padding - size as i64 + 1).rem_euclid(stride) != 0);
-            let last = (stride - 1 + padding).div_euclid(stride);
-            (first, (last - first + 1).max(1) as usize)
+    /// What a thread with at most so many sums computes in the least time, with as many threads as the GPU gains from.
+    fn share(&self, sums: usize, multiprocessors: usize) -> Share {
+        let ([p, q], [r, s]) = (self.count, self.taps);
+        let lines = self.channels * r;
+        let cost = |share: &Share| {
+            let Share { pixels, channels, split } = *share;
+            let under = (pixels - 1) * self.stride[1] + s;
+            // A thread with whole rows leaves out taps that lie outside.
+            let (reads, taps) = if self.knows_edges(pixels) {
+                let inside = |x: usize| (0..self.input[1] as i64).contains(&(x as i64 - self.before[1]));
+                let meets = |i: usize| (0..s).filter(|s| inside(i * self.stride[1] + s)).count();
+                (self.input[1], (0..pixels).map(meets).sum())
+            } else {
+                (under, pixels * s)
+            };
+            let quads = (s * channels).div_ceil(4);
+            let line = taps * channels + reads + quads + 16;
+            let whole = q.is_multiple_of(pixels) && self.wanted.is_multiple_of(channels) && self.shuffle == [1, 1];
+            let result = pixels * channels * (if whole { 3 } else { 12 } + 6 * split.ilog2() as usize);
+            let lines = lines.div_ceil(split);
+            let threads = self.n * p * q.div_ceil(pixels) * self.wanted.div_ceil(channels) * split;
+            // All threads together are limited by instructions and by words from shared memory, each of which takes as long
+            // as four. A scheduler with few warps waits for results, unless threads have many sums that need not wait for
+            // each other.
+            let scheduled = threads as f64 / (32 * 4 * multiprocessors) as f64;
+            let busy = (lines * (line + 4 * (reads + 4 * quads)) + result) as f64 * scheduled;
+            let waiting = (lines * line + result) as f64 * (32.0 / (pixels * channels) as f64).clamp(1.5, 4.0);
+            busy.max(waiting)
         };
-        let ((top, rows), (left, columns)) = (span(g.r, 0), span(g.s, 1));
-        Windows {
-            n: g.n,
-            channels: g.k,
-            wanted: g.c * g.stride[0] * g.stride[1],
-            taps: [rows, columns],
-            stride: [1, 1],
-            shuffle: g.stride,
-            input: [g.oh(), g.ow()],
-            count: [g.h.div_ceil(g.stride[0]), g.w.div_ceil(g.stride[1])],
-            result: [g.h, g.w],
-            before: [-top, -left],
-        }
+        let fits = |share: &Share| {
+            let registers = (share.pixels - 1) * self.stride[1] + s + s * share.channels;
+            share.pixels * share.channels <= sums && registers <= 64 || share.pixels * share.channels == 1
+        };
+        let splits = [1, 2, 4, 8, 16, 32].into_iter().filter(|split| *split < 2 * lines);
+        splits
+            .flat_map(|split| (1..=16.min(q)).map(move |pixels| (split, pixels)))
+            .flat_map(|(split, pixels)| {
+                (1..=16.min(self.wanted)).map(move |channels| Share { pixels, channels, split })
+            })
+            .filter(fits)
+            .min_by(|a, b| cost(a).total_cmp(&cost(b)))
+            .unwrap_or(Share { pixels: 1, channels: 1, split: 1 })
     }
 
-    fn tile(&self, multiprocessors: usize) -> Tile {
+    /// Whether a thread with so many pixels has whole rows, some of whose windows reach outside.
+    fn knows_edges(&self, pixels: usize) -> bool {
+        let [_, q] = self.count;
+        let end = ((q - 1) * self.stride[1] + self.taps[1]) as i64 - self.before[1];
+        pixels == q && (self.before[1] > 0 || end > self.input[1] as i64) && self.before[1] >= 0
+    }
+
+    fn tile(&self, image: DType, share: Share, room: usize, multiprocessors: usize) -> Tile {
         let [p, q] = self.count;
-        // As many channels a thread as registers allow, fewer when there are too few pixels for all threads of the GPU.
-        let mut thread_k = balanced(self.wanted, 16);
-        while thread_k > 4 && self.n * p * q.div_ceil(PIXELS) * self.wanted.div_ceil(thread_k) < multiprocessors * 256 {
-            thread_k = thread_k.div_ceil(2);
+        let (columns, groups) = (q.div_ceil(share.pixels), self.wanted.div_ceil(share.channels));
+        let mut columns_of_tile = balanced(columns, (64 / share.pixels).max(1));
+        let mut groups_of_block = balanced(groups, 8);
+        let row = |columns: usize, groups: usize| columns * groups * share.split;
+        while groups_of_block > 1 && row(columns_of_tile, groups_of_block) > THREADS {
+            groups_of_block = groups_of_block.div_ceil(2);
         }
-        let block_k = self.wanted.next_multiple_of(thread_k).min(4 * thread_k);
-        let w = (1..=8).rev().map(|i| i * PIXELS).min_by_key(|w| q.next_multiple_of(*w)).unwrap_or(PIXELS);
-        let row = w / PIXELS * (block_k / thread_k);
-        let blocks = |h: usize| self.n * p.div_ceil(h) * q.div_ceil(w) * self.wanted.div_ceil(block_k);
-        let mut h = (THREADS / row).max(1);
-        while h > 1 && blocks(h) < 2 * multiprocessors && row * h > 96 {
-            h -= 1;
+        while columns_of_tile > 1 && row(columns_of_tile, groups_of_block) > THREADS {
+            columns_of_tile = columns_of_tile.div_ceil(2);
         }
-        let mut tile = Tile { thread_k, block_k, h: balanced(p, h), w, chunk: self.channels };
-        while tile.chunk > 1 && tile.shared(self) > SHARED {
+        let blocks = |h: usize, groups_of_block: usize| {
+            self.n * p.div_ceil(h) * columns.div_ceil(columns_of_tile) * groups.div_ceil(groups_of_block)
+        };
+        let mut h = balanced(p, (THREADS / row(columns_of_tile, groups_of_block)).max(1));
+        // All multiprocessors have work before one has much.
+        while h > 1 && blocks(h, groups_of_block) < multiprocessors && row(columns_of_tile, groups_of_block) * h > 64 {
+            h = h.div_ceil(2);
+        }
+        while groups_of_block > 1
+            && blocks(h, groups_of_block) < multiprocessors
+            && row(columns_of_tile, groups_of_block) * h > 128
+        {
+            groups_of_block = groups_of_block.div_ceil(2);
+        }
+        let threads = row(columns_of_tile, groups_of_block) * h;
+        // Of several images as many as leave the fewest lanes of the last warp idle.
+        let idle = |images: usize| (threads * images).next_multiple_of(32) * 64 / (threads * images);
+        let most = (THREADS / threads).min(self.n.div_ceil(2 * multiprocessors)).clamp(1, 8);
+        let images = if h < p || columns_of_tile < columns || groups_of_block < groups { 1 } else { most };
+        let images = (1..=images).rev().min_by_key(|images| idle(*images)).unwrap_or(1);
+        let edges = self.knows_edges(share.pixels);
+        let (w, block_k) = (columns_of_tile * share.pixels, groups_of_block * share.channels);
+        let mut tile = Tile { share, block_k, images, h, w, chunk: self.channels, unit: 1, lead: 0, edges, through: 0 };
+        while tile.images > 1 && tile.shared(self, image) > room {
+            tile.images -= 1;
+        }
+        while tile.chunk > 4 && tile.shared(self, image) > room {
+            tile.chunk = tile.chunk.div_ceil(2).next_multiple_of(4);
+        }
+        while tile.h > 1 && tile.shared(self, image) > room {
+            tile.h = tile.h.div_ceil(2);
+        }
+        while tile.chunk > 1 && tile.shared(self, image) > room {
             tile.chunk = tile.chunk.div_ceil(2);
         }
-        while tile.h > 1 && tile.shared(self) > SHARED {
-            tile.h = tile.h.div_ceil(2);
+        let c = self.channels as i64;
+        let step = if tile.w < q { (tile.w * self.stride[1]) as i64 * c } else { 0 };
+        let line = self.input[1] as i64 * c;
+        if tile.chunk == self.channels {
+            tile.unit = unit(image, &[line, step]);
+            tile.lead = if edges { 0 } else { (-self.before[1] * c).rem_euclid(tile.unit as i64) as usize };
+        } else {
+            tile.unit = unit(image, &[c, tile.chunk as i64]);
+        }
+        let whole_rows = tile.w == q && tile.block_k == self.wanted && self.shuffle == [1, 1];
+        let whole_images = tile.images == 1 || tile.h == p;
+        if whole_rows && whole_images {
+            tile.through = unit(image, &[(q * self.wanted) as i64]);
+            if tile.shared(self, image) > room {
+                tile.through = 0;
+            }
         }
         tile
     }
 }
 
-/// What a block computes.
+/// What a thread computes: neighbours in a row, channels of each, and the threads that share each sum.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Share {
+    pixels: usize,
+    channels: usize,
+    split: usize,
+}
+
+/// What a block computes at a time: the macros of conv2d_direct.cu.
+#[derive(Clone, Copy, Debug, PartialEq)]
 struct Tile {
-    thread_k: usize,
+    share: Share,
     block_k: usize,
+    images: usize,
     h: usize,
     w: usize,
     chunk: usize,
+    unit: usize,
+    lead: usize,
+    edges: bool,
+    through: usize,
 }
 
 impl Tile {
     fn threads(&self) -> u32 {
-        (self.w / PIXELS * self.h * (self.block_k / self.thread_k)) as u32
+        let Share { pixels, channels, split } = self.share;
+        let workers = self.h * self.images * (self.w / pixels) * (self.block_k / channels) * split;
+        workers.next_multiple_of(32) as u32
     }
 
     /// Bytes of shared memory: `Shared` in conv2d_direct.cu.
-    fn shared(&self, windows: &Windows) -> usize {
+    fn shared(&self, windows: &Windows, image: DType) -> usize {
         let ([r, s], [down, right]) = (windows.taps, windows.stride);
-        let under = ((PIXELS - 1) * right + s).next_multiple_of(4);
-        let pitch = ((self.w - PIXELS) * right + under).next_multiple_of(4);
-        let vector = [4, 2, 1].into_iter().find(|v| self.thread_k.is_multiple_of(*v)).unwrap_or(1);
-        4 * self.chunk * (((self.h - 1) * down + r) * pitch + r * s * (self.block_k + vector))
+        let columns = if self.edges { windows.input[1] } else { (self.w - 1) * right + s };
+        let align = 16 / image.size();
+        let pitch = (self.lead + columns * self.chunk + align - 1) / (2 * align) * (2 * align) + align;
+        let rows = if self.height(windows) > 0 { windows.input[0] } else { (self.h - 1) * down + r };
+        let input = rows * pitch;
+        let input = input + if input.is_multiple_of(8 * align) { 4 * align } else { 0 };
+        let output = if self.through > 0 { self.h * self.w * windows.wanted } else { 0 };
+        let run = (s * self.share.channels).next_multiple_of(4);
+        let weights = 4 * self.chunk * r * (self.block_k / self.share.channels) * run;
+        weights + (self.images * input.max(output) * image.size()).next_multiple_of(16)
+    }
+
+    /// The input's, where a tile is a whole image.
+    fn height(&self, windows: &Windows) -> usize {
+        if self.h == windows.count[0] { windows.input[0] } else { 0 }
+    }
+
+    fn tiles(&self, windows: &Windows) -> [usize; 3] {
+        let [p, q] = windows.count;
+        [windows.n.div_ceil(self.images), p.div_ceil(self.h), q.div_ceil(self.w)]
     }
 }
 
@@ -145,24 +209,25 @@ pub(super) fn forward(
     weight: DType,
     epilogue: &Epilogue,
     gpu: &Gpu,
-) -> Result<Option<Box<dyn Kernel>>> {
+) -> Result<Vec<Candidate>> {
     // A long way from window to window leaves little to share.
     if !suits(g, image, g.c, g.k) || g.stride.iter().any(|s| *s > 4) {
-        return Ok(None);
+        return Ok(Vec::new());
     }
-    launches(g, &Windows::forward(g), false, image, weight, epilogue, gpu)
+    candidates(g, &Windows::forward(g), false, image, weight, epilogue, gpu)
 }
 
 /// The gradient by the input, where it suits.
-pub(super) fn input_grad(g: &Geometry, image: DType, weight: DType, gpu: &Gpu) -> Result<Option<Box<dyn Kernel>>> {
+pub(super) fn input_grad(g: &Geometry, image: DType, weight: DType, gpu: &Gpu) -> Result<Vec<Candidate>> {
     let windows = Windows::input_grad(g);
     if !suits(g, image, g.k, windows.wanted) {
-        return Ok(None);
+        return Ok(Vec::new());
     }
-    launches(g, &windows, true, image, weight, &Epilogue { bias: None, scale: None, relu: false }, gpu)
+    candidates(g, &windows, true, image, weight, &Epilogue { bias: None, scale: None, relu: false }, gpu)
 }
 
-fn launches(
+/// One for each breadth that differs from the others.
+fn candidates(
     g: &Geometry,
     windows: &Windows,
     input_grad: bool,
@@ -170,14 +235,42 @@ fn launches(
     weight: DType,
     epilogue: &Epilogue,
     gpu: &Gpu,
-) -> Result<Option<Box<dyn Kernel>>> {
-    let tile = windows.tile(gpu.multiprocessors());
+) -> Result<Vec<Candidate>> {
+    if windows.n * windows.count[0] * windows.count[1] == 0 {
+        return Ok(Vec::new());
+    }
+    let (mut found, mut shares) = (Vec::new(), Vec::new());
+    for (name, sums, room) in BREADTHS {
+        let share = windows.share(sums, gpu.multiprocessors());
+        let tile = windows.tile(image, share, room, gpu.multiprocessors());
+        // Tensor cores are faster for the many pixels of 16 bits that many sums are for.
+        let unlikely = sums > NARROW && image != DType::F32;
+        if unlikely || shares.contains(&share) || tile.shared(windows, image) > room {
+            continue;
+        }
+        shares.push(share);
+        let launch = launch(g, windows, &tile, input_grad, [image, weight], epilogue, gpu)?;
+        let kernel = launch.map(|launch| Launches { launches: vec![launch], workspace: 0, flops: g.flops() });
+        found.extend(kernel.map(|kernel| Candidate { name: name.into(), kernel: Box::new(kernel) }));
+    }
+    Ok(found)
+}
+
+fn launch(
+    g: &Geometry,
+    windows: &Windows,
+    tile: &Tile,
+    input_grad: bool,
+    [image, weight]: [DType; 2],
+    epilogue: &Epilogue,
+    gpu: &Gpu,
+) -> Result<Option<Launch>> {
     let ([r, s], [p, q]) = (windows.taps, windows.count);
-    let width = windows.wanted.next_multiple_of(tile.thread_k);
-    let shared = tile.shared(windows);
-    let tiles = [p.div_ceil(tile.h), q.div_ceil(tile.w)];
-    let blocks = windows.n * tiles[0] * tiles[1];
-    if shared > SHARED || blocks >= 1 << 31 {
+    let shared = tile.shared(windows, image);
+    let tiles = tile.tiles(windows);
+    let count = tiles.iter().product::<usize>();
+    let countable = windows.n * tile.images < 1 << 31 && windows.input[1] * windows.channels < 1 << 28;
+    if count >= 1 << 31 || !countable {
         return Ok(None);
     }
     let operand = |position: Option<usize>| position.map_or(Argument::Null, Argument::Input);
@@ -187,13 +280,21 @@ fn launches(
         ("CHUNK", tile.chunk),
         ("WANTED", windows.wanted),
         ("BLOCK_K", tile.block_k),
-        ("THREAD_K", tile.thread_k),
+        ("THREAD_K", tile.share.channels),
+        ("PIXELS", tile.share.pixels),
+        ("SPLIT", tile.share.split),
         ("R", r),
         ("S", s),
         ("STRIDE_H", windows.stride[0]),
         ("STRIDE_W", windows.stride[1]),
+        ("IMAGES", tile.images),
         ("TILE_H", tile.h),
         ("TILE_W", tile.w),
+        ("UNIT", tile.unit),
+        ("LEAD", tile.lead),
+        ("HEIGHT", tile.height(windows)),
+        ("WIDTH", if tile.edges { windows.input[1] } else { 0 }),
+        ("THROUGH", tile.through),
         ("SHUFFLE_H", windows.shuffle[0]),
         ("SHUFFLE_W", windows.shuffle[1]),
         ("FILTER_R", g.r),
@@ -213,18 +314,19 @@ fn launches(
     macros.extend([("FIRST_H", format!("({})", -before_h)), ("FIRST_W", format!("({})", -before_w))]);
     let sizes = |list: &[usize]| list.iter().map(|size| *size as i64).collect::<Vec<_>>();
     let frame = [
-        sizes(&[windows.input[0], windows.input[1], p, q]),
+        sizes(&[windows.n, windows.input[0], windows.input[1], p, q]),
         vec![before_h, before_w],
-        sizes(&[windows.result[0], windows.result[1], tiles[0], tiles[1]]),
+        sizes(&[windows.result[0], windows.result[1], tiles[1], tiles[2], count]),
         vec![i64::from(epilogue.relu)],
     ];
-    let launches = vec![Launch {
-        function: gpu.function(&DIRECT, "conv2d_direct", &macros)?,
-        grid: Grid {
-            blocks: [blocks as u32, width.div_ceil(tile.block_k) as u32, 1],
-            threads: [tile.threads(), 1, 1],
-            shared: shared as u32,
-        },
+    let function = gpu.function(&DIRECT, "conv2d_direct", &macros)?;
+    let resident = function.occupancy(tile.threads(), shared as u32)?.max(1) * gpu.multiprocessors();
+    let parts = windows.wanted.div_ceil(tile.block_k);
+    // Each block has as many tiles as the others or one less.
+    let blocks = count.div_ceil(count.div_ceil(resident.div_ceil(parts)));
+    Ok(Some(Launch {
+        function,
+        grid: Grid { blocks: [blocks as u32, parts as u32, 1], threads: [tile.threads(), 1, 1], shared: shared as u32 },
         arguments: vec![
             Argument::Input(0),
             Argument::Input(1),
@@ -233,85 +335,7 @@ fn launches(
             Argument::Output(0),
             numbers(frame.concat())?,
         ],
-    }];
-    Ok(Some(Box::new(Launches { launches, workspace: 0, flops: g.flops() })))
-}
-
-/// The gradients by filters and bias, where that suits.
-pub(super) fn weight_grad(
-    g: &Geometry,
-    image: DType,
-    out: DType,
-    bias: bool,
-    gpu: &Gpu,
-) -> Result<Option<Box<dyn Kernel>>> {
-    let ([down, right], (p, q)) = (g.stride, (g.oh(), g.ow()));
-    let few = g.c * g.r <= 32 && g.s <= 11 && g.c <= 8;
-    if !few || image == DType::F64 || g.groups != 1 || g.dilation != [1, 1] || right > 4 || g.n * p * q == 0 {
-        return Ok(None);
-    }
-    // S × THREAD_K sums are in registers.
-    let thread_k = balanced(g.k, 64 / g.s);
-    let thread_k = if thread_k < 4 { thread_k } else { thread_k.next_multiple_of(2) };
-    let units = (g.c * g.r + 1) * g.k.div_ceil(thread_k);
-    if units > 512 {
-        return Ok(None);
-    }
-    let tile_w = balanced(q, 128);
-    // `Shared` in conv2d_direct_weight_grad.cu.
-    let bytes = |h: usize| {
-        let pitch = ((tile_w - 1) * right + g.s) | 1;
-        4 * (h * tile_w * g.k.next_multiple_of(thread_k) + (g.c * ((h - 1) * down + g.r) + 1) * pitch)
-    };
-    let tiles = |h: usize| g.n * p.div_ceil(h) * q.div_ceil(tile_w);
-    let mut tile_h = p;
-    while tile_h > 1 && (bytes(tile_h) > 48 << 10 || tiles(tile_h) < gpu.multiprocessors()) {
-        tile_h = tile_h.div_ceil(2);
-    }
-    let slices = balanced_slices(tile_h, THREADS / units);
-    let shared = bytes(tile_h).max(4 * (slices - 1) * g.s * thread_k * units);
-    if shared > 96 << 10 {
-        return Ok(None);
-    }
-    let threads = (units * slices).next_multiple_of(32);
-    let parts = tiles(tile_h).min(gpu.multiprocessors() * (512 / threads).max(2));
-    let macros = [
-        ("ELEMENT", cuda_type(image).to_string()),
-        ("CHANNELS", g.c.to_string()),
-        ("WANTED", g.k.to_string()),
-        ("THREAD_K", thread_k.to_string()),
-        ("R", g.r.to_string()),
-        ("S", g.s.to_string()),
-        ("STRIDE_H", down.to_string()),
-        ("STRIDE_W", right.to_string()),
-        ("TILE_H", tile_h.to_string()),
-        ("TILE_W", tile_w.to_string()),
-        ("SLICES", slices.to_string()),
-    ];
-    let mut workspace = Workspace::default();
-    let sums = workspace.take(4 * parts * g.k * g.c * g.r * g.s);
-    let bias_sums = if bias { workspace.take(4 * parts * g.k) } else { Argument::Null };
-    let frame = [g.h, g.w, p, q, g.padding[0], g.padding[1], p.div_ceil(tile_h), q.div_ceil(tile_w), tiles(tile_h)];
-    let launches = vec![
-        Launch {
-            function: gpu.function(&WEIGHT_GRAD, "conv2d_direct_weight_grad", &macros)?,
-            grid: Grid { blocks: [parts as u32, 1, 1], threads: [threads as u32, 1, 1], shared: shared as u32 },
-            arguments: vec![
-                Argument::Input(0),
-                Argument::Input(1),
-                sums.clone(),
-                bias_sums.clone(),
-                numbers(frame.map(|size| size as i64))?,
-            ],
-        },
-        finish(g, image, out, bias, parts, sums, bias_sums, gpu)?,
-    ];
-    Ok(Some(Box::new(Launches { launches, workspace: workspace.bytes, flops: g.flops() })))
-}
-
-/// As many slices as fit, without one that has fewer rows than it could.
-fn balanced_slices(rows: usize, most: usize) -> usize {
-    rows.div_ceil(rows.div_ceil(most.clamp(1, rows)))
+    }))
 }
 
 #[cfg(test)]
@@ -324,28 +348,15 @@ mod tests {
     }
 
     #[test]
-    fn windows_of_the_gradient_reach_every_tap() {
-        for (r, stride, padding) in [(3, 1, 1), (5, 1, 0), (7, 2, 3), (3, 2, 1), (1, 3, 0), (4, 4, 0)] {
-            let g = geometry(3, 32, 8, r, stride, padding);
-            let windows = Windows::input_grad(&g);
-            let reached = |tap: usize| {
-                (0..stride).any(|a| {
-                    let at = a as i64 + padding as i64 - tap as i64;
-                    let row = at.div_euclid(stride as i64) + windows.before[0];
-                    at.rem_euclid(stride as i64) == 0 && (0..windows.taps[0] as i64).contains(&row)
-                })
-            };
-            assert!((0..r).all(reached), "{r} {stride} {padding}");
-        }
-    }
-
-    #[test]
     fn tiles_fit_shared_memory_and_a_block() {
         for g in [geometry(3, 32, 6, 5, 1, 0), geometry(3, 224, 64, 7, 2, 3), geometry(1, 28, 128, 3, 1, 1)] {
             for windows in [Windows::forward(&g), Windows::input_grad(&g)] {
-                let tile = windows.tile(132);
-                assert!(tile.threads() <= 512 && tile.threads() >= 32, "{}", tile.threads());
-                assert!(tile.shared(&windows) <= SHARED);
+                for (image, (_, sums, room)) in [DType::F32, DType::BF16].into_iter().zip(BREADTHS) {
+                    let tile = windows.tile(image, windows.share(sums, 132), room, 132);
+                    assert!(tile.threads() <= 512 && tile.threads() >= 32, "{tile:?}");
+                    assert!(tile.shared(&windows, image) <= room, "{tile:?}");
+                    assert!(tile.unit * image.size() <= 16 && tile.through * image.size() <= 16);
+                }
             }
         }
     }

@@ -2,6 +2,7 @@
 //! product's tile is spent on channels that are not there.
 
 use super::weight_grad::finish;
+use super::windows::{Windows, unit};
 use super::{Epilogue, Workspace, numbers};
 use crate::Result;
 use crate::cuda::choice::Candidate;
@@ -20,24 +21,10 @@ const WARPS: usize = 4;
 const SHARED: usize = 56 << 10;
 /// Outputs of a tile, at most.
 const PIXELS: usize = 1024;
-/// Sums of the weight gradient that a thread has room for.
-const SUMS: usize = 80;
+/// Sums of the weight gradient that a thread has, with room for several blocks.
+const SUMS: usize = 40;
 /// Blocks that a multiprocessor holds, about.
 const RESIDENT: usize = 4;
-
-/// One pass as a convolution of windows: `WindowRows` in window_rows.cuh.
-struct Windows {
-    n: usize,
-    channels: usize,
-    wanted: usize,
-    taps: [usize; 2],
-    stride: [usize; 2],
-    /// The input, and the windows.
-    input: [usize; 2],
-    count: [usize; 2],
-    /// Where the first window begins.
-    before: [i64; 2],
-}
 
 /// What a block computes at a time.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -56,35 +43,8 @@ struct Split {
     slices: usize,
 }
 
+/// The pass as `WindowRows` in window_rows.cuh sees it.
 impl Windows {
-    fn forward(g: &Geometry) -> Windows {
-        Windows {
-            n: g.n,
-            channels: g.c,
-            wanted: g.k,
-            taps: [g.r, g.s],
-            stride: g.stride,
-            input: [g.h, g.w],
-            count: [g.oh(), g.ow()],
-            before: g.padding.map(|p| p as i64),
-        }
-    }
-
-    /// With a stride of 1: forward with turned filters.
-    fn input_grad(g: &Geometry) -> Windows {
-        let before = |taps: usize, padding: usize| taps as i64 - 1 - padding as i64;
-        Windows {
-            n: g.n,
-            channels: g.k,
-            wanted: g.c,
-            taps: [g.r, g.s],
-            stride: [1, 1],
-            input: [g.oh(), g.ow()],
-            count: [g.h, g.w],
-            before: [before(g.r, g.padding[0]), before(g.s, g.padding[1])],
-        }
-    }
-
     /// Whether there are so few channels, and kernels can count everything.
     fn suit(&self, channels: usize, wanted: usize, depth: usize) -> bool {
         let [r, s] = self.taps;
@@ -99,9 +59,17 @@ impl Windows {
             && countable(self.count, self.wanted)
     }
 
-    /// Depths of a window: its rows take an even number each.
+    /// Values of a window's row, and depths that it takes: `WindowRows::RUN`.
+    fn run(&self) -> [usize; 2] {
+        let [r, s] = self.taps;
+        let (window, step) = (s * self.channels, self.stride[1] * self.channels);
+        let short = window.next_multiple_of(if step.is_multiple_of(4) { 4 } else { 2 });
+        let long = window.next_multiple_of(16);
+        [window, if r * long / 16 * 4 <= (r * short).div_ceil(16) * 5 { long } else { short }]
+    }
+
     fn depths(&self) -> usize {
-        self.taps[0] * (self.taps[1] * self.channels).next_multiple_of(2)
+        self.taps[0] * self.run()[1]
     }
 
     /// Rows under a tile, and values of a row.
@@ -109,13 +77,27 @@ impl Windows {
         [(h - 1) * self.stride[0] + self.taps[0], ((w - 1) * self.stride[1] + self.taps[1]) * self.channels]
     }
 
-    /// Bytes of the rows under a tile: `WindowRows::SIZE`.
+    /// The longest pieces that rows can be moved in, and how far before the first window they begin.
+    fn pieces(&self, image: DType, w: usize) -> [usize; 2] {
+        let [c, step] = [self.channels as i64, (self.stride[1] * self.channels) as i64];
+        let lead = |unit: usize| (-self.before[1] * c).rem_euclid(unit as i64);
+        // Windows are read in pairs of neighbours, or in fours.
+        let aligned = |lead: i64| step % 2 == 1 || lead % (if step % 4 == 0 { 4 } else { 2 }) == 0;
+        let apart = if w < self.count[1] { w as i64 * step } else { 0 };
+        let longest = unit(image, &[self.input[1] as i64 * c, apart]);
+        let units = [8, 4, 2, 1].into_iter().filter(|unit| *unit <= longest);
+        let found = units.map(|unit| (unit, lead(unit))).find(|(_, lead)| aligned(*lead));
+        found.map_or([1, 0], |(unit, lead)| [unit, lead as usize])
+    }
+
+    /// Bytes of the rows under two tiles: `WindowRows::SIZE`.
     fn rows_bytes(&self, h: usize, w: usize) -> usize {
         let [rows, line] = self.under(h, w);
-        let size = rows * (line / 8 + 1) * 8;
+        let lead = self.pieces(DType::BF16, w)[1];
+        let size = rows * ((lead + line) / 8 + 1) * 8 + 16;
         // Odd windows are read from a second copy.
         let shifted = !(self.stride[1] * self.channels).is_multiple_of(2);
-        2 * if shifted { 2 * ((size + 31) / 64 * 64 + 32) } else { size }
+        2 * if shifted { 3 * ((size + 31) / 64 * 64 + 32) } else { 2 * size }
     }
 
     /// `Shared` in conv2d_few.cu.
@@ -126,9 +108,16 @@ impl Windows {
 
     /// `Shared` in conv2d_few_weight_grad.cu.
     fn gradient_bytes(&self, split: &Split, h: usize, w: usize) -> usize {
-        let pixels = (h * w).next_multiple_of(16);
-        let staged = 2 * pixels * (self.wanted.next_multiple_of(16) + 8) * 2 + self.rows_bytes(h, w);
+        let (pixels, k) = ((h * w).next_multiple_of(16), self.wanted);
+        let pitch = if self.reads_matrices() { k.next_multiple_of(16) + 8 } else { k };
+        let over = if self.reads_matrices() { 0 } else { k.next_multiple_of(8) };
+        let staged = 2 * (pixels * pitch + over).next_multiple_of(8) * 2 + self.rows_bytes(h, w);
         staged.max(4 * split.groups * split.taken * 16 * self.wanted.next_multiple_of(8))
+    }
+
+    /// Whether channels of the output fill matrices.
+    fn reads_matrices(&self) -> bool {
+        self.wanted.is_multiple_of(8)
     }
 
     fn tiles(&self, h: usize, w: usize) -> [usize; 2] {
@@ -136,14 +125,14 @@ impl Windows {
     }
 
     /// The tile that takes least time, where one fits. Warps together compute `step` pixels at a time.
-    fn tile(&self, step: usize, multiprocessors: usize, bytes: impl Fn(usize, usize) -> usize) -> Option<Tile> {
+    fn tensor_tile(&self, step: usize, multiprocessors: usize, bytes: impl Fn(usize, usize) -> usize) -> Option<Tile> {
         let [p, q] = self.count;
-        let unit = [8, 4, 2, 1].into_iter().find(|unit| self.channels.is_multiple_of(*unit)).unwrap_or(1);
         let time = |h: usize, w: usize| {
+            let unit = self.pieces(DType::BF16, w)[0];
             let ([down, right], [rows, line]) = (self.tiles(h, w), self.under(h, w));
             let rounds = (self.n * down * right).div_ceil(multiprocessors * RESIDENT);
-            // A pixel's products take as long as some reads.
-            rounds * ((h * w).next_multiple_of(step) * 8 + rows * line / unit)
+            // A pixel's products take as long as some reads, and warps wait for each other at every tile.
+            rounds * ((h * w).next_multiple_of(step) * 8 + rows * line / unit + 512)
         };
         let widths = [128, 64, 32, 16, 8].map(|most| q.div_ceil(q.div_ceil(most)));
         let shapes = widths.into_iter().flat_map(|w| (1..=p.min(PIXELS / w)).map(move |h| (h, w)));
@@ -153,7 +142,8 @@ impl Windows {
 
     fn split(&self) -> Split {
         // The bias takes a depth of its own where rows leave none over.
-        let ones = usize::from((self.taps[1] * self.channels).is_multiple_of(2));
+        let [window, run] = self.run();
+        let ones = usize::from(window == run);
         let matrices = (self.depths() + ones).div_ceil(16);
         let most = (SUMS / (self.wanted.div_ceil(8) * 4)).max(1);
         let groups = matrices.div_ceil(most);
@@ -161,6 +151,7 @@ impl Windows {
     }
 
     fn macros(&self, image: DType, tile: &Tile) -> Vec<(&'static str, String)> {
+        let [unit, lead] = self.pieces(image, tile.w);
         let sizes = [
             ("CHANNELS", self.channels),
             ("WANTED", self.wanted),
@@ -170,6 +161,8 @@ impl Windows {
             ("STRIDE_W", self.stride[1]),
             ("TILE_H", tile.h),
             ("TILE_W", tile.w),
+            ("UNIT", unit),
+            ("LEAD", lead),
         ];
         let element = ("ELEMENT", cuda_type(image).to_string());
         std::iter::once(element).chain(sizes.map(|(name, value)| (name, value.to_string()))).collect()
@@ -237,7 +230,7 @@ fn pass(
 ) -> Result<Option<Candidate>> {
     // Warps take one or two matrices of 16 pixels at a time.
     let step = WARPS * if windows.wanted <= 64 { 32 } else { 16 };
-    let Some(tile) = windows.tile(step, gpu.multiprocessors(), |h, w| windows.forward_bytes(h, w)) else {
+    let Some(tile) = windows.tensor_tile(step, gpu.multiprocessors(), |h, w| windows.forward_bytes(h, w)) else {
         return Ok(None);
     };
     let name = |dtype: DType| cuda_type(dtype).to_string();
@@ -276,13 +269,17 @@ pub(super) fn weight_grad(g: &Geometry, image: DType, out: DType, bias: bool, gp
     }
     let split = windows.split();
     let bytes = |h: usize, w: usize| windows.gradient_bytes(&split, h, w);
-    let Some(tile) = windows.tile(16 * split.slices, gpu.multiprocessors(), bytes) else { return Ok(None) };
+    let Some(tile) = windows.tensor_tile(16 * split.slices, gpu.multiprocessors(), bytes) else { return Ok(None) };
     // More groups than this would each read every gradient for few sums.
     if split.groups > 8 {
         return Ok(None);
     }
     let mut macros = windows.macros(image, &tile);
-    let sizes = [("TAKEN", split.taken), ("GROUPS", split.groups), ("SLICES", split.slices)];
+    let k = g.k as i64;
+    let of_gradient =
+        unit(image, &if windows.reads_matrices() { [k; 2] } else { [g.ow(), tile.w].map(|w| w as i64 * k) });
+    let sizes =
+        [("TAKEN", split.taken), ("GROUPS", split.groups), ("SLICES", split.slices), ("GRADIENT_UNIT", of_gradient)];
     macros.extend(sizes.map(|(name, value)| (name, value.to_string())));
     let function = gpu.function(&WEIGHT_GRAD, "conv2d_few_weight_grad", &macros)?;
     let (threads, shared) = ((32 * split.groups * split.slices) as u32, tile.shared as u32);
@@ -327,8 +324,8 @@ mod tests {
         ] {
             let windows = Windows::forward(&g);
             let split = windows.split();
-            let forward = windows.tile(128, 132, |h, w| windows.forward_bytes(h, w)).unwrap();
-            let gradient = windows.tile(64, 132, |h, w| windows.gradient_bytes(&split, h, w)).unwrap();
+            let forward = windows.tensor_tile(128, 132, |h, w| windows.forward_bytes(h, w)).unwrap();
+            let gradient = windows.tensor_tile(64, 132, |h, w| windows.gradient_bytes(&split, h, w)).unwrap();
             for tile in [forward, gradient] {
                 assert!(tile.shared <= SHARED && tile.h * tile.w <= PIXELS, "{g:?}: {tile:?}");
                 let [down, right] = windows.tiles(tile.h, tile.w);
@@ -344,7 +341,7 @@ mod tests {
         for (c, k, r) in [(3, 32, 3), (3, 6, 5), (6, 16, 5), (1, 1, 1), (16, 128, 5), (2, 128, 16)] {
             let windows = Windows::forward(&geometry(c, 32, k, r, 1, 0));
             let split = windows.split();
-            let ones = usize::from((r * c).is_multiple_of(2));
+            let ones = usize::from(windows.run()[0] == windows.run()[1]);
             assert!(split.taken * split.groups * 16 >= windows.depths() + ones, "{split:?}");
             assert!(split.taken == 1 || split.taken * k.div_ceil(8) * 4 <= SUMS, "{split:?}");
         }

@@ -1,6 +1,6 @@
 //! Forward and the gradient by the input: products whose left matrix is gathered from images.
 
-use super::{Epilogue, Workspace, depthwise, direct, flag, sizes, special};
+use super::{Epilogue, Workspace, depthwise, direct, flag, sizes};
 use crate::cuda::choice::Candidate;
 use crate::cuda::kernel::{Argument, Grid, Launch, Launches};
 use crate::cuda::product::{ALIGNED, Products, Units};
@@ -33,10 +33,10 @@ pub(in crate::ops::conv2d) fn forward(
         return Ok(vec![Candidate { name: "own".into(), kernel }]);
     }
     let pass = Pass { g, input_grad: false, image, weight, units: Units::of(gpu, image) };
-    match direct::forward(g, image, weight, epilogue, gpu)? {
-        Some(kernel) => special(kernel, || pass.candidate(epilogue, gpu)),
-        None => Ok(vec![pass.candidate(epilogue, gpu)?]),
-    }
+    // A product shares a sum among blocks, which small batches gain from.
+    let mut all = direct::forward(g, image, weight, epilogue, gpu)?;
+    all.push(pass.candidate(epilogue, gpu)?);
+    Ok(all)
 }
 
 /// Operands: the gradient by the output, filters.
@@ -51,10 +51,9 @@ pub(in crate::ops::conv2d) fn input_grad(
         return Ok(vec![Candidate { name: "own".into(), kernel }]);
     }
     let pass = Pass { g, input_grad: true, image, weight, units: Units::of(gpu, image) };
-    match direct::input_grad(g, image, weight, gpu)? {
-        Some(kernel) => special(kernel, || pass.candidate(&none, gpu)),
-        None => Ok(vec![pass.candidate(&none, gpu)?]),
-    }
+    let mut all = direct::input_grad(g, image, weight, gpu)?;
+    all.push(pass.candidate(&none, gpu)?);
+    Ok(all)
 }
 
 impl Pass<'_> {

@@ -1,6 +1,6 @@
 //! The gradients by the filters and the bias.
 
-use super::{Workspace, depthwise, direct, sizes, special};
+use super::{Workspace, depthwise, direct_weights, sizes};
 use crate::cuda::choice::Candidate;
 use crate::cuda::kernel::{Argument, Grid, Launch, Launches};
 use crate::cuda::product::{Cut, Products, Units};
@@ -26,10 +26,9 @@ pub(in crate::ops::conv2d) fn weight_grad(
         return Ok(vec![Candidate { name: "own".into(), kernel }]);
     }
     let units = Units::of(gpu, image);
-    match direct::weight_grad(g, image, out, bias, gpu)? {
-        Some(kernel) => special(kernel, || product(g, image, out, bias, units, gpu)),
-        None => Ok(vec![product(g, image, out, bias, units, gpu)?]),
-    }
+    let mut all = direct_weights::weight_grad(g, image, out, bias, gpu)?;
+    all.push(product(g, image, out, bias, units, gpu)?);
+    Ok(all)
 }
 
 fn product(g: &Geometry, image: DType, out: DType, bias: bool, units: Units, gpu: &Gpu) -> Result<Candidate> {
