@@ -2,15 +2,24 @@
 #pragma once
 #include "index.cuh"
 
-// Bytes of what is moved at once: an element, or several neighbours that stay neighbours. With ELEMENT and
-// RESULT_ELEMENT each is converted from the one type to the other instead.
+// Bytes of what is moved at once: an element, or several neighbours that stay neighbours.
 #ifndef BYTES
 #define BYTES 4
 #endif
+// 1: elements are converted instead, one by one, from the one type to the other.
+#ifndef CONVERT
+#define CONVERT 0
+#endif
+#ifndef FROM
+#define FROM float
+#endif
+#ifndef TO
+#define TO float
+#endif
 
-#ifdef ELEMENT
-typedef ELEMENT E;
-typedef RESULT_ELEMENT R;
+#if CONVERT
+typedef FROM E;
+typedef TO R;
 __device__ __forceinline__ R moved(E x) { return narrow<R>((Wide<R>)widen(x)); }
 #else
 typedef Bytes<BYTES> E;

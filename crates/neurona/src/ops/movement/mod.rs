@@ -178,7 +178,7 @@ impl Strided {
         let mut macros = vec![("RANK", rank.to_string()), ("INDEX", numbers.cuda_type().into())];
         match self.types {
             Some((from, to)) => {
-                macros.extend([("ELEMENT", cuda_type(from).into()), ("RESULT_ELEMENT", cuda_type(to).into())])
+                macros.extend([("CONVERT", "1".into()), ("FROM", cuda_type(from).into()), ("TO", cuda_type(to).into())])
             }
             None => macros.push(("BYTES", self.bytes.to_string())),
         }
