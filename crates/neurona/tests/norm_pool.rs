@@ -172,7 +172,9 @@ fn one_op_gives_what_three_give() -> Result<()> {
             types.push((DType::BF16, DType::F32));
         }
         for (dtype, channel) in types {
-            for (shape, pool) in shapes() {
+            // Every kernel is compiled for each type and window: f64 need not see them all.
+            let few = if dtype == DType::F64 && device != Device::Cpu { 3 } else { usize::MAX };
+            for (shape, pool) in shapes().into_iter().take(few) {
                 let x = stream(1, shape, DType::F32, -1.0, 3.0)?;
                 compare(Layer { channel, ..Layer::new(dtype, pool) }, &x, device)?;
             }
