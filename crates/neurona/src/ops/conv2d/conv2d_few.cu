@@ -91,21 +91,21 @@ __device__ __forceinline__ void store_piece(T *to, const Piece<T, VECTOR> &piece
 }
 
 // The place in a step of 16 depths that a thread's pair of a register has.
-__device__ __forceinline__ int slot(int quarter, int half) { return WIDE ? quarter * 4 + half * 2 : quarter * 2 + half * 8; }
+__device__ __forceinline__ u32 slot(u32 quarter, u32 half) { return WIDE ? quarter * 4 + half * 2 : quarter * 2 + half * 8; }
 
 // The channel of a column of a matrix: threads 4i to 4i + 3 have two columns of each matrix.
-__device__ __forceinline__ int channel(int matrix, int column) {
-    const int group = matrix / 4, matrices = COLUMNS - group * 4 < 4 ? COLUMNS - group * 4 : 4;
+__device__ __forceinline__ u32 channel(u32 matrix, u32 column) {
+    const u32 group = matrix / 4, matrices = COLUMNS - group * 4 < 4 ? COLUMNS - group * 4 : 4;
     return group * 32 + column / 2 * 2 * matrices + matrix % 4 * 2 + column % 2;
 }
 
-__device__ __forceinline__ float filter(const WEIGHT_ELEMENT *weight, const SCALE_ELEMENT *scale, int wanted, int depth) {
-    const int r = depth / Windows::RUN, s = depth % Windows::RUN / CHANNELS, c = depth % Windows::RUN % CHANNELS;
+// Where a weight lies among the filters.
+__device__ __forceinline__ u32 filter(u32 wanted, u32 depth) {
+    const u32 r = depth / Windows::RUN, s = depth % Windows::RUN / CHANNELS, c = depth % Windows::RUN % CHANNELS;
 #if INPUT_GRAD
-    return widen(weight[(((i64)c * WANTED + wanted) * R + R - 1 - r) * S + S - 1 - s]);
+    return ((c * WANTED + wanted) * R + R - 1 - r) * S + S - 1 - s;
 #else
-    const float value = widen(weight[(((i64)wanted * CHANNELS + c) * R + r) * S + s]);
-    return scale ? value * widen(scale[wanted]) : value;
+    return ((wanted * CHANNELS + c) * R + r) * S + s;
 #endif
 }
 
@@ -124,12 +124,17 @@ conv2d_few(const T *__restrict__ images, const WEIGHT_ELEMENT *__restrict__ weig
         cp_async_commit();
     };
     bring_tile(blockIdx.x, 0);
-    for (int at = threadIdx.x; at < COLUMNS * 8 * DEPTH; at += THREADS) {
-        const int row = at / DEPTH, wanted = channel(row / 8, row % 8);
-        const int depth = at % DEPTH / 16 * 16 + slot(at % 8 / 2, at % 16 / 8) + at % 2;
-        const bool there = wanted < WANTED && depth < Windows::DEPTHS && depth % Windows::RUN < Windows::WINDOW;
-        shared.weight[row][at % DEPTH] = narrow<T>(there ? filter(weight, scale, wanted, depth) : 0.0f);
-    }
+    stage<WEIGHT_ELEMENT, COLUMNS * 8 * DEPTH, THREADS, 8>(
+        [&](u32 at) {
+            const u32 wanted = channel(at / DEPTH / 8, at / DEPTH % 8);
+            const u32 depth = at % DEPTH / 16 * 16 + slot(at % 8 / 2, at % 16 / 8) + at % 2;
+            const bool there = wanted < WANTED && depth < Windows::DEPTHS && depth % Windows::RUN < Windows::WINDOW;
+            return there ? weight[filter(wanted, depth)] : WEIGHT_ELEMENT{};
+        },
+        [&](u32 at, WEIGHT_ELEMENT value) {
+            const u32 wanted = channel(at / DEPTH / 8, at / DEPTH % 8);
+            shared.weight[at / DEPTH][at % DEPTH] = narrow<T>(scale && wanted < WANTED ? widen(value) * widen(scale[wanted]) : widen(value));
+        });
     for (int at = threadIdx.x; at < COLUMNS * 8; at += THREADS) {
         const int wanted = channel(at / 8, at % 8);
         shared.bias[at] = bias && wanted < WANTED ? widen(bias[wanted]) : 0.0f;
@@ -143,15 +148,15 @@ conv2d_few(const T *__restrict__ images, const WEIGHT_ELEMENT *__restrict__ weig
 #pragma unroll
             for (int j = 0; j < COLUMNS; j += 2) read_filters(held[HELD ? step : 0][HELD ? j / 2 : 0], step, j);
 
-    int stage = 0;
-    for (int tile = blockIdx.x; tile < f.tiles; tile += gridDim.x, stage ^= 1) {
+    int turn = 0;
+    for (int tile = blockIdx.x; tile < f.tiles; tile += gridDim.x, turn ^= 1) {
         const Place at = place(tile);
         T *const tile_out = out + ((at.image * f.p + at.h) * f.q + at.w) * WANTED;
-        bring_tile(tile + gridDim.x, stage ^ 1);
+        bring_tile(tile + gridDim.x, turn ^ 1);
         cp_async_wait<1>();
         __syncthreads();
         if (Windows::SHIFTED) {
-            Windows::template shift<THREADS>(shared.rows, stage);
+            Windows::template shift<THREADS>(shared.rows, turn);
             __syncthreads();
         }
 
@@ -162,7 +167,7 @@ conv2d_few(const T *__restrict__ images, const WEIGHT_ELEMENT *__restrict__ weig
             for (int i = 0; i < AT_ONCE; i++) {
 #pragma unroll
                 for (int half = 0; half < 2; half++)
-                    begin[i][half] = Windows::begin(Windows::window((first + i) * 16 + line + half * 8), stage) + Windows::lane(slot(quarter, 0));
+                    begin[i][half] = Windows::begin(Windows::window((first + i) * 16 + line + half * 8), turn) + Windows::lane(slot(quarter, 0));
 #pragma unroll
                 for (int j = 0; j < COLUMNS; j++) {
                     const float2 from = *(const float2 *)&shared.bias[j * 8 + quarter * 2];

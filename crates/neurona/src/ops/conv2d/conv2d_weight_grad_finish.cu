@@ -30,7 +30,7 @@ conv2d_weight_grad_finish(const SUM *__restrict__ parts, const SUM *__restrict__
     const int share = threadIdx.x / 32;
     SUM sum = SUM(0);
     if (at < row)
-#pragma unroll 4
+#pragma unroll 8
         for (int part = share; part < count; part += SHARES) sum += from[part * row + at];
     shares[share][threadIdx.x % 32] = sum;
     __syncthreads();
