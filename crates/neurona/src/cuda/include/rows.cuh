@@ -7,6 +7,8 @@
 #ifndef LANES
 #define LANES 32
 #endif
+// Threads of a block: with as many as this the compiler must not give each more registers than there are.
+#define ROW_THREADS (LANES > 128 ? LANES : 128)
 
 __device__ __forceinline__ int row_lane() { return threadIdx.x % LANES; }
 __device__ __forceinline__ int rows_a_block() { return blockDim.x / LANES; }

@@ -94,7 +94,8 @@ __device__ __forceinline__ W row_scale(const L *dloss, i64 row, double count) {
 
 // The loss, and for each row the logarithm of the sum of exponentials above the row's maximum. One block writes the result
 // itself, several leave partial sums.
-extern "C" __global__ void cross_entropy(const T *__restrict__ x, const i64 *__restrict__ targets, L *__restrict__ loss,
+// One block of many rows may do all.
+extern "C" __global__ void __launch_bounds__(1024) cross_entropy(const T *__restrict__ x, const i64 *__restrict__ targets, L *__restrict__ loss,
                                          L *__restrict__ logs, double *__restrict__ partial, i64 rows, i64 n, double smoothing,
                                          i64 ignored, u64 *fault) {
     take_turn();
@@ -141,7 +142,7 @@ extern "C" __global__ void cross_entropy_count(const i64 *__restrict__ targets, 
     if (threadIdx.x == 0) counted[blockIdx.x] = count;
 }
 
-extern "C" __global__ void cross_entropy_gradient(const T *__restrict__ x, const L *__restrict__ logs, const i64 *__restrict__ targets,
+extern "C" __global__ void __launch_bounds__(ROW_THREADS) cross_entropy_gradient(const T *__restrict__ x, const L *__restrict__ logs, const i64 *__restrict__ targets,
                                                   const L *__restrict__ dloss, G *__restrict__ dx, const double *__restrict__ counted,
                                                   int parts, i64 rows, i64 n, double smoothing, i64 ignored) {
     take_turn();
@@ -161,7 +162,7 @@ extern "C" __global__ void cross_entropy_gradient(const T *__restrict__ x, const
 
 // Loss and gradient. Each block leaves the sum of its losses in `partial`, and the one that is done last adds them up, in
 // the order of the blocks. `arrived` is 0 before the launch, and again after it.
-extern "C" __global__ void cross_entropy_both(const T *__restrict__ x, const i64 *__restrict__ targets, const L *__restrict__ dloss,
+extern "C" __global__ void __launch_bounds__(ROW_THREADS) cross_entropy_both(const T *__restrict__ x, const i64 *__restrict__ targets, const L *__restrict__ dloss,
                                               L *__restrict__ loss, L *__restrict__ logs, G *__restrict__ dx, volatile double *partial, u32 *arrived,
                                               const double *__restrict__ counted, int parts, i64 rows, i64 n, double smoothing, i64 ignored,
                                               u64 *fault) {

@@ -15,7 +15,7 @@ typedef PARAMETER P;
 typedef Wide<T> W;
 
 // Weight and bias are null where there are none.
-extern "C" __global__ void layer_norm(const T *__restrict__ x, const P *__restrict__ weight, const P *__restrict__ bias, T *__restrict__ y,
+extern "C" __global__ void __launch_bounds__(ROW_THREADS) layer_norm(const T *__restrict__ x, const P *__restrict__ weight, const P *__restrict__ bias, T *__restrict__ y,
                                       P *__restrict__ means, P *__restrict__ inverses, i64 rows, i64 n, double eps) {
     take_turn();
     i64 row = block_row(blockIdx.x), size = row < rows ? n : 0;
@@ -50,7 +50,7 @@ extern "C" __global__ void layer_norm(const T *__restrict__ x, const P *__restri
     });
 }
 
-extern "C" __global__ void layer_norm_gradient(const T *__restrict__ dy, const T *__restrict__ x, const P *__restrict__ means,
+extern "C" __global__ void __launch_bounds__(ROW_THREADS) layer_norm_gradient(const T *__restrict__ dy, const T *__restrict__ x, const P *__restrict__ means,
                                                const P *__restrict__ inverses, const P *__restrict__ weight, T *__restrict__ dx,
                                                i64 rows, i64 n) {
     take_turn();

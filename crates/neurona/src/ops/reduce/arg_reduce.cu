@@ -33,7 +33,7 @@ __device__ __forceinline__ bool beats(const Best &a, const Best &b) {
 }
 
 // Parts of lines: the places of parts' winners are candidates, [outer, inner, parts], of a second launch.
-extern "C" __global__ void arg_reduce_rows(const T *__restrict__ x, i64 *__restrict__ places, i64 outer, i64 mid, i64 parts, i64 part) {
+extern "C" __global__ void __launch_bounds__(ROW_THREADS) arg_reduce_rows(const T *__restrict__ x, i64 *__restrict__ places, i64 outer, i64 mid, i64 parts, i64 part) {
     take_turn();
     i64 unit = block_row(blockIdx.x);
     Best best = {0, -1};

@@ -58,7 +58,7 @@ __device__ __forceinline__ void write(R *y, i64 at, A value, double divisor, con
 }
 
 // inner = 1: LANES threads a part of a row. The rows start at whole vectors; the last may end with a part of one.
-extern "C" __global__ void reduce_rows(const T *__restrict__ x, R *__restrict__ y, i64 outer, i64 mid, i64 parts, i64 part, double divisor, Results order) {
+extern "C" __global__ void __launch_bounds__(ROW_THREADS) reduce_rows(const T *__restrict__ x, R *__restrict__ y, i64 outer, i64 mid, i64 parts, i64 part, double divisor, Results order) {
     take_turn();
     i64 unit = block_row(blockIdx.x);
     A total[V];

@@ -13,7 +13,7 @@
 typedef ELEMENT T;
 typedef Wide<T> W;
 
-extern "C" __global__ void softmax(const T *__restrict__ x, T *__restrict__ y, i64 rows, i64 n) {
+extern "C" __global__ void __launch_bounds__(ROW_THREADS) softmax(const T *__restrict__ x, T *__restrict__ y, i64 rows, i64 n) {
     take_turn();
     i64 row = block_row(blockIdx.x), size = row < rows ? n : 0;
     x += row * n, y += row * n;
@@ -37,7 +37,7 @@ extern "C" __global__ void softmax(const T *__restrict__ x, T *__restrict__ y, i
     });
 }
 
-extern "C" __global__ void softmax_gradient(const T *__restrict__ dy, const T *__restrict__ y, T *__restrict__ dx, i64 rows, i64 n) {
+extern "C" __global__ void __launch_bounds__(ROW_THREADS) softmax_gradient(const T *__restrict__ dy, const T *__restrict__ y, T *__restrict__ dx, i64 rows, i64 n) {
     take_turn();
     i64 row = block_row(blockIdx.x), size = row < rows ? n : 0;
     dy += row * n, y += row * n, dx += row * n;
