@@ -2,9 +2,6 @@
 #ifndef EMULATOR_PTX
 #define EMULATOR_PTX
 
-// Kernels run one after the other.
-__device__ __forceinline__ void take_turn() {}
-
 __device__ __forceinline__ float f16_to_float(unsigned short bits) {
     unsigned sign = (unsigned)(bits & 0x8000) << 16, exponent = bits >> 10 & 31, fraction = bits & 0x3ff;
     if (exponent == 31) return __uint_as_float(sign | 0x7f800000u | fraction << 13);

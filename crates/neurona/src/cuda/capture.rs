@@ -22,11 +22,11 @@ pub(super) struct Capture {
 
 impl Capture {
     /// Takes down what `work` adds to the stream, to run after these of the parts taken down before, and after nothing
-    /// else; `work` is told whether it may be early. Drivers before CUDA 12.3 run it after all of them, and never early.
-    pub fn part(&mut self, after: &[usize], early: bool, work: impl FnOnce(bool) -> Result<()>) -> Result<()> {
+    /// else. Drivers before CUDA 12.3 run it after all of them.
+    pub fn part(&mut self, after: &[usize], work: impl FnOnce() -> Result<()>) -> Result<()> {
         let what = || "capture a part of a plan".to_string();
         if driver::version() < Some((12, 3)) {
-            return work(false);
+            return work();
         }
         let mut after: Vec<sys::CUgraphNode> = after.iter().flat_map(|part| self.ends[*part].iter().copied()).collect();
         let instead = sys::CUstreamUpdateCaptureDependencies_flags::CU_STREAM_SET_CAPTURE_DEPENDENCIES as u32;
@@ -36,7 +36,7 @@ impl Capture {
             sys::cuStreamUpdateCaptureDependencies_v2(self.stream.0, nodes, edges, after.len(), instead)
         };
         check(set, what)?;
-        work(early)?;
+        work()?;
         let mut status = sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
         // What kinds of edges a library would have its next kernel use does not matter: plain ones wait for more.
         let (mut nodes, mut edges, mut count) = (std::ptr::null(), std::ptr::null(), 0);

@@ -163,7 +163,7 @@ impl Text<'_> {
         for (k, r) in program.results.iter().enumerate() {
             write!(t, "{} *__restrict__ y{k}, ", cuda_type(program.dtype(*r)))?;
         }
-        writeln!(t, "u64 count{}) {{\n    take_turn();", if broadcast { ", Walk walk" } else { "" })?;
+        writeln!(t, "u64 count{}) {{", if broadcast { ", Walk walk" } else { "" })?;
         for (i, operand) in self.operands(|r| r == Read::Scalar) {
             writeln!(t, "    const {} s{i} = widen(*x{i});", compute_type(operand.dtype))?;
         }

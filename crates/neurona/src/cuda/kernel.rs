@@ -26,7 +26,7 @@ pub(crate) trait Kernel: Send + Sync {
 
     /// Adds the step's work to the stream.
     fn launch(&self, io: &Io<'_>, stream: Stream) -> Result<()> {
-        self.parts().into_iter().try_for_each(|part| part.add(io, stream, false))
+        self.parts().into_iter().try_for_each(|part| part.add(io, stream))
     }
 
     /// Arithmetic of one run, for the debug table (multiply and add count as two).
@@ -40,12 +40,8 @@ pub(crate) trait Kernel: Send + Sync {
 
 /// A part of a step that the driver takes in one go.
 pub(crate) trait Work {
-    /// Adds it to the stream. What comes `early` may be started before the work before it has ended, and waits for that
-    /// itself.
-    fn add(&self, io: &Io<'_>, stream: Stream, early: bool) -> Result<()>;
-
-    /// Whether it is a kernel of ours: these know how to be early, and when to let the next one be.
-    fn takes_turns(&self) -> bool;
+    /// Adds it to the stream.
+    fn add(&self, io: &Io<'_>, stream: Stream) -> Result<()>;
 
     /// Which memory it reads and writes, by the names of the step.
     fn touches(&self) -> Vec<Slot>;
@@ -219,11 +215,7 @@ impl Work for Launch {
         self.arguments.iter().flat_map(Argument::slots).collect()
     }
 
-    fn takes_turns(&self) -> bool {
-        true
-    }
-
-    fn add(&self, io: &Io<'_>, stream: Stream, early: bool) -> Result<()> {
+    fn add(&self, io: &Io<'_>, stream: Stream) -> Result<()> {
         // Each argument in 64-byte aligned room of its own: structs want at most that.
         let mut room: Vec<u8> = Vec::with_capacity(self.arguments.len() * 64);
         let mut starts = Vec::with_capacity(self.arguments.len());
@@ -241,28 +233,11 @@ impl Work for Launch {
         let mut pointers: Vec<*mut c_void> = starts.iter().map(|s| room[*s..].as_mut_ptr().cast()).collect();
         let Grid { blocks: [bx, by, bz], threads: [tx, ty, tz], shared } = self.grid;
         self.function.allow(shared)?;
-        let mut attribute = sys::CUlaunchAttribute {
-            id: sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
-            pad: [0; 4],
-            value: sys::CUlaunchAttributeValue { programmaticStreamSerializationAllowed: 1 },
-        };
-        let configuration = sys::CUlaunchConfig {
-            gridDimX: bx,
-            gridDimY: by,
-            gridDimZ: bz,
-            blockDimX: tx,
-            blockDimY: ty,
-            blockDimZ: tz,
-            sharedMemBytes: shared,
-            hStream: stream.0,
-            attrs: &mut attribute,
-            numAttrs: early.into(),
-        };
         // SAFETY: the launcher of the op has written the arguments in the order and of the types of the kernel's
         // parameters, and addresses with room for what the kernel reads and writes there.
         let code = unsafe {
             let (handle, arguments) = (self.function.handle, pointers.as_mut_ptr());
-            sys::cuLaunchKernelEx(&configuration, handle, arguments, std::ptr::null_mut())
+            sys::cuLaunchKernel(handle, bx, by, bz, tx, ty, tz, shared, stream.0, arguments, std::ptr::null_mut())
         };
         check(code, || format!("launch {} with {:?}", self.function.name, self.grid))
     }
@@ -292,39 +267,5 @@ impl Kernel for Launches {
                 fault.stand_at(place);
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::path::{Path, PathBuf};
-
-    fn kernels(folder: &Path, found: &mut Vec<PathBuf>) {
-        for entry in std::fs::read_dir(folder).unwrap().flatten() {
-            let path = entry.path();
-            if path.is_dir() {
-                kernels(&path, found);
-            } else if path.extension().is_some_and(|extension| extension == "cu") {
-                found.push(path);
-            }
-        }
-    }
-
-    /// A kernel that looks at memory before its turn would be wrong now and then, on GPUs from Hopper on.
-    #[test]
-    fn every_kernel_takes_its_turn_first() {
-        let mut files = Vec::new();
-        kernels(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut files);
-        let mut count = 0;
-        for file in files {
-            let text = std::fs::read_to_string(&file).unwrap();
-            let code: String = text.lines().filter(|line| !line.trim_start().starts_with(['/', '#'])).collect();
-            let marks = code.match_indices("__global__").chain(code.match_indices("HOPPER_KERNEL"));
-            for body in marks.map(|(at, _)| code[at..].split_once('{').map_or("", |(_, body)| body)) {
-                assert!(body.trim_start().starts_with("take_turn();"), "{}: begins with {body:.40}", file.display());
-                count += 1;
-            }
-        }
-        assert!(count > 70, "{count} kernels found");
     }
 }

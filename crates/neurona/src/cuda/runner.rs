@@ -129,7 +129,7 @@ impl Runner {
             if resident.graph.is_none() {
                 resident.captures += 1;
                 self.captured += 1;
-                resident.graph = Some(Graph::capture(stream, |capture| take_down(plan, table, gpu, stream, capture))?);
+                resident.graph = Some(Graph::capture(stream, |capture| take_down(plan, table, stream, capture))?);
             }
             if let Some(graph) = &resident.graph {
                 graph.launch(stream)?;
@@ -255,21 +255,15 @@ fn launch(plan: &Plan, table: &[u64], index: usize, stream: Stream) -> Result<()
     step.kernel.cuda()?.launch(&addresses(step, table), stream).map_err(|e| at(step, e))
 }
 
-/// Takes all parts of all steps down, each to run after those that it shares memory with. Where that is one alone, GPUs from
-/// Hopper on get them ready while that one runs.
-fn take_down(plan: &Plan, table: &[u64], gpu: &Gpu, stream: Stream, capture: &mut Capture) -> Result<()> {
-    let hopper = gpu.capability() >= (9, 0);
+/// Takes all parts of all steps down, each to run after those that it shares memory with.
+fn take_down(plan: &Plan, table: &[u64], stream: Stream, capture: &mut Capture) -> Result<()> {
     let mut parts: Vec<(&Step, &dyn Work)> = Vec::new();
     for step in &plan.steps {
         parts.extend(step.kernel.cuda()?.parts().into_iter().map(|part| (step, part)));
     }
     let touched: Vec<Touched> = parts.iter().map(|(step, part)| touched(plan, table, step, *part)).collect();
     for ((step, part), after) in parts.iter().zip(order(&touched)) {
-        let alone = matches!(after[..], [before] if parts[before].1.takes_turns());
-        let early = hopper && alone && part.takes_turns();
-        capture
-            .part(&after, early, |early| part.add(&addresses(step, table), stream, early))
-            .map_err(|e| at(step, e))?;
+        capture.part(&after, || part.add(&addresses(step, table), stream)).map_err(|e| at(step, e))?;
     }
     Ok(())
 }

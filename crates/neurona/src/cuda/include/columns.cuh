@@ -19,20 +19,44 @@ struct Run {
     }
 };
 
-// Calls use(row, load(row)) for this thread's rows. Several loads are under way before the first is used: memory answers
-// late, and a multiprocessor must ask for tens of kilobytes to keep it busy. `back` starts from the last row.
+// A walk over this thread's rows. Several loads are under way before the first is used: memory answers late, and a
+// multiprocessor must ask for tens of kilobytes to keep it busy. The first ones are on their way as soon as it is made, so
+// that other work may come between. `back` starts from the last row.
+template <int AHEAD, class Load> struct Sweep {
+    Load load;
+    i64 row, step, first, end;
+    bool back;
+    decltype(load(0)) found[AHEAD];
+
+    __device__ __forceinline__ Sweep(const Run &own, bool some, bool back, Load load)
+        : load(load), row(own.first + threadIdx.y), step(blockDim.y), first(own.first), end(some ? own.end : own.first), back(back) {
+        if (group()) ask();
+    }
+
+    // Calls use(row, load(row)) for each.
+    template <class Use> __device__ __forceinline__ void each(Use use) {
+#pragma unroll 1
+        while (group()) {
+            for (int k = 0; k < AHEAD; k++) use(place(row + k * step), found[k]);
+            row += AHEAD * step;
+            if (group()) ask();
+        }
+#pragma unroll 1
+        for (; row < end; row += step) use(place(row), load(place(row)));
+    }
+
+  private:
+    __device__ __forceinline__ bool group() const { return row + (AHEAD - 1) * step < end; }
+    __device__ __forceinline__ i64 place(i64 row) const { return back ? first + end - 1 - row : row; }
+    __device__ __forceinline__ void ask() {
+        for (int k = 0; k < AHEAD; k++) found[k] = load(place(row + k * step));
+    }
+};
+
+// Calls use(row, load(row)) for this thread's rows.
 template <int AHEAD, class Load, class Use>
 __device__ __forceinline__ void each_row(const Run &own, bool back, Load load, Use use) {
-    i64 row = own.first + threadIdx.y, step = blockDim.y, last = own.first + own.end - 1;
-    auto place = [&](i64 row) { return back ? last - row : row; };
-#pragma unroll 1
-    for (; row + (AHEAD - 1) * step < own.end; row += AHEAD * step) {
-        decltype(load(row)) found[AHEAD];
-        for (int k = 0; k < AHEAD; k++) found[k] = load(place(row + k * step));
-        for (int k = 0; k < AHEAD; k++) use(place(row + k * step), found[k]);
-    }
-#pragma unroll 1
-    for (; row < own.end; row += step) use(place(row), load(place(row)));
+    Sweep<AHEAD, Load>(own, true, back, load).each(use);
 }
 
 // Joins the values of the lanes of a warp that have the same columns, in all of them.

@@ -1,16 +1,6 @@
 // Instructions that CUDA C++ has no name for without its headers. Everything written in PTX stands in files named ptx*.cuh.
 #pragma once
 
-// First in every kernel. On Hopper a kernel may be started while the one it waits for still runs, so that its blocks are in
-// place when that one ends: here it lets the next one start likewise, and waits for the one before. Nothing in memory may be
-// looked at earlier. Kernels that are started the usual way pass through.
-__device__ __forceinline__ void take_turn() {
-#if __CUDA_ARCH__ >= 900
-    asm volatile("griddepcontrol.launch_dependents;");
-    asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
-}
-
 __device__ __forceinline__ float f16_to_float(unsigned short bits) {
     float x;
     asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(bits));

@@ -68,11 +68,7 @@ pub(crate) fn candidates<P: Plan + 'static>(
 }
 
 impl<P: Plan> Work for Execution<P> {
-    fn takes_turns(&self) -> bool {
-        false
-    }
-
-    fn add(&self, io: &Io<'_>, stream: Stream, _early: bool) -> Result<()> {
+    fn add(&self, io: &Io<'_>, stream: Stream) -> Result<()> {
         let Operands { x, w, y, bias } = self.operands;
         let [x, w, y, bias] = [x, w, y, bias].map(|slot| slot.address(io));
         let workspace = io.workspace + self.workspace as Address;

@@ -16,7 +16,6 @@
 
 // [k, c, taps] as [k, taps, c], each filter times its scale where there is one.
 extern "C" __global__ void pack_filters(const FROM *filters, const SCALE *scale, TO *packed, int c, int taps, i64 elements) {
-    take_turn();
     for (i64 at = first_element(); at < elements; at += element_stride()) {
         const i64 k = at / ((i64)c * taps), rest = at % ((i64)c * taps);
         const i64 channel = rest % c, tap = rest / c;
@@ -27,7 +26,6 @@ extern "C" __global__ void pack_filters(const FROM *filters, const SCALE *scale,
 
 // [k, taps, c] as [k, c, taps].
 extern "C" __global__ void unpack_filters(const FROM *packed, TO *filters, int c, int taps, i64 elements) {
-    take_turn();
     for (i64 at = first_element(); at < elements; at += element_stride()) {
         const i64 k = at / ((i64)c * taps), rest = at % ((i64)c * taps);
         const i64 tap = rest % taps, channel = rest / taps;
@@ -37,13 +35,11 @@ extern "C" __global__ void unpack_filters(const FROM *packed, TO *filters, int c
 
 // The same numbers in another type.
 extern "C" __global__ void convert(const FROM *from, TO *to, i64 elements) {
-    take_turn();
     for (i64 at = first_element(); at < elements; at += element_stride()) to[at] = narrow<TO>(widen(from[at]));
 }
 
 // y = relu(y + bias) in place, for rows of k channels; FROM is the type of the bias, TO that of y.
 extern "C" __global__ void add_bias(const FROM *bias, TO *y, int k, int relu, i64 elements) {
-    take_turn();
     for (i64 at = first_element(); at < elements; at += element_stride()) {
         auto value = widen(y[at]);
         if (bias) value += widen(bias[at % k]);
@@ -54,14 +50,12 @@ extern "C" __global__ void add_bias(const FROM *bias, TO *y, int k, int relu, i6
 
 // y = 0 in place where relu is not above zero.
 extern "C" __global__ void mask(const TO *relu, TO *y, i64 elements) {
-    take_turn();
     for (i64 at = first_element(); at < elements; at += element_stride())
         if (!(widen(relu[at]) > 0)) y[at] = narrow<TO>(Wide<TO>(0));
 }
 
 // Sums over rows of k channels: each block its share of the rows, one partial sum a channel; block = 256 threads.
 extern "C" __global__ void sum_rows(const FROM *dy, float *parts, int k, i64 rows) {
-    take_turn();
     const i64 share = (rows + gridDim.y - 1) / gridDim.y;
     const i64 begin = share * blockIdx.y, end = begin + share < rows ? begin + share : rows;
     // 32 channels side by side, 8 rows at a time.
@@ -80,7 +74,6 @@ extern "C" __global__ void sum_rows(const FROM *dy, float *parts, int k, i64 row
 
 // The partial sums added in their order.
 extern "C" __global__ void sum_parts(const float *parts, TO *sums, int k, int count) {
-    take_turn();
     const int channel = blockIdx.x * blockDim.x + threadIdx.x;
     if (channel >= k) return;
     float sum = 0;

@@ -17,7 +17,6 @@ struct Factors { W shrink, decay, size, correction, weight, rest, keep, add, eps
 
 // Scalars: learning rate, beta 1, beta 2, epsilon, weight decay, step (1 the first time).
 extern "C" __global__ void adam_step(const __grid_constant__ Table table, const __grid_constant__ Pieces pieces, const double *__restrict__ scalars) {
-    take_turn();
     const Share share = share_of(pieces);
     Vector<T, N> p, m, v;
     Vector<G, N> g;

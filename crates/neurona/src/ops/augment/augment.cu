@@ -151,7 +151,6 @@ __device__ __forceinline__ float mixed(float own, float v, float other) {
 // Blocks: (images, strips of an image); one strip when contrast is changed. `flips` may be null.
 extern "C" __global__ void __launch_bounds__(512, 1) augment(const u8 *__restrict__ images, const u64 *__restrict__ key, const float *__restrict__ statistics, const u8 *__restrict__ flips,
                                    const float *__restrict__ own_share, const i64 *__restrict__ labels, T *__restrict__ result, float *__restrict__ probabilities, Settings s) {
-    take_turn();
     __shared__ u64 bits[PICTURES][DRAWS];
     __shared__ u64 room[33];
     int image = blockIdx.x;

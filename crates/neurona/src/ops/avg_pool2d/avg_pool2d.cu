@@ -28,7 +28,6 @@ __device__ __forceinline__ W cells(int oy, int ox, const Images &g) {
 }
 
 extern "C" __global__ void avg_pool2d(const T *__restrict__ x, T *__restrict__ y, Images g) {
-    take_turn();
     INDEX total = (INDEX)g.n * g.oh * g.ow * (g.c / V);
     for (INDEX i = first_element(); i < total; i += element_stride()) {
         Place at(i, g.oh, g.ow, g.c);
@@ -49,7 +48,6 @@ extern "C" __global__ void avg_pool2d(const T *__restrict__ x, T *__restrict__ y
 
 // Every cell collects from the windows that cover it, so that no two threads write one cell.
 extern "C" __global__ void avg_pool2d_gradient(const T *__restrict__ dy, T *__restrict__ dx, Images g) {
-    take_turn();
     INDEX total = (INDEX)g.n * g.h * g.w * (g.c / V);
     for (INDEX i = first_element(); i < total; i += element_stride()) {
         Place at(i, g.h, g.w, g.c);

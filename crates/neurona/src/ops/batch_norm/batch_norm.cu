@@ -14,7 +14,6 @@
 // Counts the batch too: the next kernel may then read the number everywhere.
 extern "C" __global__ void __launch_bounds__(COLUMN_THREADS, 2)
 batch_norm_moments(const T *__restrict__ x, W *__restrict__ partial, const i64 *batches, i64 *batches_after, i64 rows, i64 c, i64 run) {
-    take_turn();
     __shared__ W room[MOMENTS * COLUMN_THREADS / 2];
     if (batches && blockIdx.x + blockIdx.y + threadIdx.x + threadIdx.y == 0) *batches_after = *batches + 1;
     i64 column = strip_column();
@@ -52,7 +51,6 @@ batch_norm_moments(const T *__restrict__ x, W *__restrict__ partial, const i64 *
 // Joins all runs into one at `joined`.
 extern "C" __global__ void __launch_bounds__(COLUMN_THREADS, 2)
 batch_norm_join_moments(const W *__restrict__ partial, W *__restrict__ joined, i64 runs, i64 run, i64 rows, i64 c) {
-    take_turn();
     __shared__ W room[MOMENTS * COLUMN_THREADS / 2];
     W all[MOMENTS];
     join_runs(all, partial, runs, run, rows, c, room);
@@ -67,10 +65,10 @@ struct Found {
 #endif
 };
 
-__device__ __forceinline__ void normalise_rows(const T *x, const T *other, T *y, const Normal &normal, int relu, i64 rows, i64 c, i64 run) {
+// A walk over what is normalised.
+__device__ __forceinline__ auto rows_of(const T *x, const T *other, i64 rows, i64 c, i64 run) {
     i64 column = strip_column();
-    Run own(rows, run);
-    auto load = [&](i64 row) {
+    auto load = [=](i64 row) {
         Found found;
         found.x = load_group(x + row * c + column);
 #if ADDED
@@ -78,7 +76,13 @@ __device__ __forceinline__ void normalise_rows(const T *x, const T *other, T *y,
 #endif
         return found;
     };
-    each_row<4>(own, true, load, [&](i64 row, const Found &found) {
+    // Twice as much of each row where there are two operands.
+    return Sweep<ADDED ? 2 : 4, decltype(load)>(Run(rows, run), column < c, true, load);
+}
+
+template <class Walk> __device__ __forceinline__ void normalise(Walk &walk, T *y, const Normal &normal, int relu, i64 c) {
+    i64 column = strip_column();
+    walk.each([&](i64 row, const Found &found) {
         W value[V];
         widen_all(value, found.x);
         for (int k = 0; k < V; k++) {
@@ -95,20 +99,20 @@ __device__ __forceinline__ void normalise_rows(const T *x, const T *other, T *y,
 extern "C" __global__ void __launch_bounds__(COLUMN_THREADS, 2)
 batch_norm_normalise(const T *__restrict__ x, const T *__restrict__ other, T *__restrict__ y, const W *__restrict__ partial, i64 runs, i64 partial_run,
                      Channels<P> channels, i64 rows, i64 c, i64 run, double eps, int relu) {
-    take_turn();
     __shared__ W room[MOMENTS * COLUMN_THREADS / 2];
+    // The first rows are on their way while the runs are joined.
+    auto walk = rows_of(x, other, rows, c, run);
     W all[MOMENTS];
     join_runs(all, partial, runs, partial_run, rows, c, room);
     if (strip_column() >= c) return;
     Normal normal;
     normal.take(all, channels, blockIdx.y + threadIdx.y == 0, rows, eps);
-    normalise_rows(x, other, y, normal, relu, rows, c, run);
+    normalise(walk, y, normal, relu, c);
 }
 
 extern "C" __global__ void __launch_bounds__(COLUMN_THREADS, 2)
 batch_norm_eval(const T *__restrict__ x, T *__restrict__ y, const P *running_mean, const P *running_variance, const P *weight,
                 const P *bias, i64 rows, i64 c, i64 run, double eps, int relu) {
-    take_turn();
     i64 column = strip_column();
     if (column >= c) return;
     Normal normal;
@@ -117,14 +121,14 @@ batch_norm_eval(const T *__restrict__ x, T *__restrict__ y, const P *running_mea
         normal.scale[k] = 1 / sqrt(widen(running_variance[column + k]) + (W)eps) * (weight ? widen(weight[column + k]) : 1);
         normal.shift[k] = bias ? widen(bias[column + k]) : 0;
     }
-    normalise_rows(x, nullptr, y, normal, relu, rows, c, run);
+    auto walk = rows_of(x, nullptr, rows, c, run);
+    normalise(walk, y, normal, relu, c);
 }
 
 // A convolution's scale and bias that normalise as well. In double precision: a large mean over a small deviation must
 // not cost digits twice.
 extern "C" __global__ void batch_norm_fold(const P *mean, const P *variance, const P *weight, const P *offset, const P *bias,
                                            P *scale, P *shift, i64 c, double eps) {
-    take_turn();
     for (i64 i = first_element(); i < c; i += element_stride()) {
         double factor = (weight ? (double)widen(weight[i]) : 1) / sqrt((double)widen(variance[i]) + eps);
         double from = (bias ? (double)widen(bias[i]) : 0) - (double)widen(mean[i]);

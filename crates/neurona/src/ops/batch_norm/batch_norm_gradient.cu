@@ -47,7 +47,6 @@ extern "C" __global__ void __launch_bounds__(COLUMN_THREADS, 2)
 batch_norm_gradient_sums(const T *__restrict__ dy, const T *__restrict__ x, const T *__restrict__ y, const P *__restrict__ mean_of,
                          const P *__restrict__ inverse_of, const P *__restrict__ weight, const P *__restrict__ bias,
                          W *__restrict__ partial, i64 rows, i64 c, i64 run) {
-    take_turn();
     __shared__ W room[2 * V * COLUMN_THREADS / 2];
     i64 column = strip_column();
     Run own(rows, run);
@@ -77,7 +76,6 @@ batch_norm_gradient_sums(const T *__restrict__ dy, const T *__restrict__ x, cons
 // Joins all runs into one at `joined`.
 extern "C" __global__ void __launch_bounds__(COLUMN_THREADS, 2)
 batch_norm_gradient_join(const W *__restrict__ partial, W *__restrict__ joined, i64 runs, i64 c) {
-    take_turn();
     __shared__ W room[2 * V * COLUMN_THREADS / 2];
     W all[2 * V];
     join_runs(all, partial, runs, c, room);
@@ -89,11 +87,13 @@ extern "C" __global__ void __launch_bounds__(COLUMN_THREADS, 2)
 batch_norm_gradient(const T *__restrict__ dy, const T *__restrict__ x, const T *__restrict__ y, const P *__restrict__ mean_of,
                     const P *__restrict__ inverse_of, const P *__restrict__ weight, const P *__restrict__ bias,
                     const W *__restrict__ partial, i64 runs, T *__restrict__ dx, P *dweight, P *dbias, i64 rows, i64 c, i64 run) {
-    take_turn();
     __shared__ W room[2 * V * COLUMN_THREADS / 2];
     W all[2 * V], mean[V], average[V], tilt[V], scale[V], shift[V] = {};
-    join_runs(all, partial, runs, c, room);
     i64 column = strip_column();
+    // The first rows are on their way while the runs are joined.
+    auto load = [=](i64 row) { return find(dy, x, y, row * c + column); };
+    Sweep<2, decltype(load)> walk(Run(rows, run), column < c, true, load);
+    join_runs(all, partial, runs, c, room);
     if (column >= c) return;
     for (int k = 0; k < V; k++) {
         W inverse = widen(inverse_of[column + k]);
@@ -109,9 +109,7 @@ batch_norm_gradient(const T *__restrict__ dy, const T *__restrict__ x, const T *
             dbias[column + k] = narrow<P>(all[k]);
         }
     }
-    Run own(rows, run);
-    auto load = [&](i64 row) { return find(dy, x, y, row * c + column); };
-    each_row<2>(own, true, load, [&](i64 row, const Found &found) {
+    walk.each([&](i64 row, const Found &found) {
         W slope[V], value[V];
         gradient_of(slope, value, found, mean, scale, shift);
         for (int k = 0; k < V; k++) value[k] = (slope[k] - average[k] - value[k] * tilt[k]) * scale[k];
@@ -124,7 +122,6 @@ extern "C" __global__ void __launch_bounds__(COLUMN_THREADS, 2)
 batch_norm_eval_gradient(const T *__restrict__ dy, const T *__restrict__ x, const P *__restrict__ mean_of,
                          const P *__restrict__ variance_of, const P *__restrict__ weight, T *__restrict__ dx,
                          W *__restrict__ partial, i64 rows, i64 c, i64 run, double eps) {
-    take_turn();
     __shared__ W room[2 * V * COLUMN_THREADS / 2];
     i64 column = strip_column();
     Run own(rows, run);
@@ -154,7 +151,6 @@ batch_norm_eval_gradient(const T *__restrict__ dy, const T *__restrict__ x, cons
 
 extern "C" __global__ void __launch_bounds__(COLUMN_THREADS, 2)
 batch_norm_eval_affine(const W *__restrict__ partial, i64 runs, const P *__restrict__ variance_of, P *dweight, P *dbias, i64 c, double eps) {
-    take_turn();
     __shared__ W room[2 * V * COLUMN_THREADS / 2];
     W all[2 * V];
     join_runs(all, partial, runs, c, room);

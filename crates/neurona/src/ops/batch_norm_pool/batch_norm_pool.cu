@@ -8,7 +8,6 @@
 extern "C" __global__ void __launch_bounds__(COLUMN_THREADS, 2)
 batch_norm_pool(const T *__restrict__ x, T *__restrict__ pooled, const W *__restrict__ partial, i64 runs, i64 partial_run,
                 Channels<W> channels, i64 run, double eps, Images g) {
-    take_turn();
     __shared__ W room[MOMENTS * COLUMN_THREADS / 2];
     i64 rows = (i64)g.n * g.h * g.w, column = strip_column();
     W all[MOMENTS];

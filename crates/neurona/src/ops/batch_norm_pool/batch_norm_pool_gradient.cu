@@ -61,7 +61,6 @@ extern "C" __global__ void __launch_bounds__(WINDOW_THREADS, 2)
 batch_norm_pool_gradient_sums(const T *__restrict__ dpooled, const T *__restrict__ x, const W *__restrict__ mean,
                               const W *__restrict__ inverse_of, const P *__restrict__ weight, const P *__restrict__ bias,
                               W *__restrict__ partial, i64 run, Images g) {
-    take_turn();
     __shared__ W room[2 * V * COLUMN_THREADS / 2];
     i64 column = strip_column();
     W all[2 * V] = {};
@@ -95,7 +94,6 @@ extern "C" __global__ void __launch_bounds__(TILE_THREADS, 2)
 batch_norm_pool_gradient(const T *__restrict__ dpooled, const T *__restrict__ x, const W *__restrict__ mean,
                          const W *__restrict__ inverse_of, const P *__restrict__ weight, const P *__restrict__ bias,
                          const W *__restrict__ partial, i64 runs, T *__restrict__ dx, P *dweight, P *dbias, i64 run, Images g) {
-    take_turn();
     __shared__ W room[2 * V * COLUMN_THREADS / 2];
     i64 rows = (i64)g.n * g.h * g.w, column = strip_column();
     W all[2 * V], average[V], tilt[V], inverse[V];

@@ -37,7 +37,6 @@ constexpr int CHANNELS = 8 * V, THREADS = 256, PIXELS = THREADS / 8;
 // Blocks of 256 threads: x over runs of pixels, y over 8 × V channels.
 extern "C" __global__ void __launch_bounds__(THREADS)
 conv2d_depthwise(const T *__restrict__ images, const WEIGHT_ELEMENT *__restrict__ weight, const SCALE_ELEMENT *__restrict__ scale, const BIAS_ELEMENT *__restrict__ bias, T *__restrict__ out, const Geometry g, const int relu) {
-    take_turn();
     __shared__ A filters[R * S][CHANNELS];
     const int first = blockIdx.y * CHANNELS;
     for (int at = threadIdx.x; at < R * S * CHANNELS; at += THREADS) {

@@ -21,7 +21,6 @@ constexpr int LANES = 32, SHARES = 8;
 // [part][channel] or null.
 extern "C" __global__ void __launch_bounds__(LANES * SHARES)
 conv2d_depthwise_weight_grad(const T *__restrict__ images, const T *__restrict__ dy, A *__restrict__ parts, A *__restrict__ bias_parts, const Geometry g, const int part) {
-    take_turn();
     __shared__ A shares[SHARES][LANES];
     const int lane = threadIdx.x % LANES, share = threadIdx.x / LANES, c = blockIdx.y * LANES + lane;
     const u32 pixels = (u32)g.n * g.p * g.q, begin = blockIdx.x * (u32)part, end = min(pixels, begin + part);

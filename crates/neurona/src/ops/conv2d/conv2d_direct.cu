@@ -151,7 +151,6 @@ __device__ __forceinline__ void bring_input(Shared &shared, const T *images, int
 // Blocks: x, each with every gridDim.x-th tile; y over parts of BLOCK_K channels.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT > 1 ? RESIDENT : 1)
 conv2d_direct(const T *__restrict__ images, const WEIGHT_ELEMENT *__restrict__ weight, const SCALE_ELEMENT *__restrict__ scale, const BIAS_ELEMENT *__restrict__ bias, T *__restrict__ out, const Frame f) {
-    take_turn();
     extern __shared__ __align__(128) unsigned char room[];
     Shared &shared = *(Shared *)room;
     const int first_k = blockIdx.y * BLOCK_K;

@@ -92,7 +92,6 @@ __device__ __forceinline__ void bring_tile(Shared &shared, const T *images, cons
 // Blocks: x, each with every gridDim.x-th tile. `parts`: [block][k][tap][channel]; `bias_parts`: [block][k] or null.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT > 1 ? RESIDENT : 1)
 conv2d_direct_weight_grad(const T *__restrict__ images, const T *__restrict__ dy, float *__restrict__ parts, float *__restrict__ bias_parts, const Frame f) {
-    take_turn();
     extern __shared__ __align__(128) unsigned char room[];
     Shared &shared = *(Shared *)room;
     const int unit = threadIdx.x % UNITS, slice = threadIdx.x / UNITS;

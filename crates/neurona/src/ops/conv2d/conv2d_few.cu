@@ -112,7 +112,6 @@ __device__ __forceinline__ u32 filter(u32 wanted, u32 depth) {
 // Blocks: x, each with every gridDim.x-th tile.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
 conv2d_few(const T *__restrict__ images, const WEIGHT_ELEMENT *__restrict__ weight, const SCALE_ELEMENT *__restrict__ scale, const BIAS_ELEMENT *__restrict__ bias, T *__restrict__ out, const Frame f) {
-    take_turn();
     extern __shared__ __align__(128) unsigned char room[];
     Shared &shared = *(Shared *)room;
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, line = lane / 4, quarter = lane % 4;

@@ -88,7 +88,6 @@ __device__ __forceinline__ void bring_tile(Shared &shared, int stage, const T *i
 // Blocks: x, each with every gridDim.x-th tile. `parts`: [block][k][tap][channel]; `bias_parts`: [block][k] or null.
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
 conv2d_few_weight_grad(const T *__restrict__ images, const T *__restrict__ dy, float *__restrict__ parts, float *__restrict__ bias_parts, const Frame f) {
-    take_turn();
     extern __shared__ __align__(128) unsigned char room[];
     Shared &shared = *(Shared *)room;
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, line = lane / 4, quarter = lane % 4;

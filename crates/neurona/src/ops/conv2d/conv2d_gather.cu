@@ -39,7 +39,6 @@ __device__ __forceinline__ T finish(A sum, const BIAS_ELEMENT *bias, int channel
 extern "C" __global__ void __launch_bounds__(Tile::THREADS, RESIDENT)
 conv2d_gather(const T *__restrict__ images, const Packed *__restrict__ packed, const Window *__restrict__ windows, const BIAS_ELEMENT *__restrict__ bias,
               T *__restrict__ out, A *__restrict__ parts, const Geometry g, const int row_tiles, const int room, const int columns, const int part, const int relu) {
-    take_turn();
     __shared__ typename Tile::Shared shared;
     const int column_tiles = (columns + TILE_N - 1) / TILE_N;
     const int column = blockIdx.x % column_tiles * TILE_N;
@@ -95,7 +94,6 @@ conv2d_gather(const T *__restrict__ images, const Packed *__restrict__ packed, c
 
 // Adds the parts in their order.
 extern "C" __global__ void conv2d_finish(const A *__restrict__ parts, const BIAS_ELEMENT *__restrict__ bias, T *__restrict__ out, const i64 elements, const int channels, const int count, const int relu) {
-    take_turn();
     for (i64 at = first_element(); at < elements; at += element_stride()) {
         A sum = A(0);
         for (int part = 0; part < count; part++) sum += parts[part * elements + at];

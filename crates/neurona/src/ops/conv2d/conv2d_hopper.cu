@@ -60,7 +60,6 @@ HOPPER_KERNEL conv2d_hopper(
     const __grid_constant__ TensorMap in3, const __grid_constant__ TensorMap filters, const __grid_constant__ TensorMap out0,
     const __grid_constant__ TensorMap out1, const __grid_constant__ TensorMap out2, const __grid_constant__ TensorMap out3,
     const SCALE_ELEMENT *scale, const BIAS_ELEMENT *bias, const __grid_constant__ Plan plan) {
-    take_turn();
     extern __shared__ __align__(1024) unsigned char shared[];
     Room room(shared);
     room.prepare();

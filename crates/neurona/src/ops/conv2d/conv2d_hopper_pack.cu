@@ -9,7 +9,6 @@
 #endif
 // [out][tap][in], for the forward pass. One thread for each pair of channels, input channels adjacent; any grid.
 extern "C" __global__ void conv2d_hopper_pack(const WEIGHT_ELEMENT *filters, ELEMENT *packed, int out_channels, int in_channels, int taps) {
-    take_turn();
     for (i64 i = first_element(); i < (i64)out_channels * in_channels; i += element_stride()) {
         const WEIGHT_ELEMENT *from = filters + i * taps;
         ELEMENT *to = packed + i / in_channels * taps * in_channels + i % in_channels;
@@ -20,7 +19,6 @@ extern "C" __global__ void conv2d_hopper_pack(const WEIGHT_ELEMENT *filters, ELE
 // [in][tap][out], for the input gradient: the transpose of a matrix of out rows and in taps columns. Threads (32, 8), a block
 // for every 32 rows (y) and 32 columns (x).
 extern "C" __global__ void conv2d_hopper_transpose(const WEIGHT_ELEMENT *filters, ELEMENT *packed, int rows, int columns) {
-    take_turn();
     __shared__ float tile[32][33];
     int x = blockIdx.x * 32, y = blockIdx.y * 32;
 #pragma unroll

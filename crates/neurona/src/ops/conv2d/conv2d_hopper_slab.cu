@@ -47,7 +47,6 @@ struct SlabPlan {
 HOPPER_KERNEL conv2d_hopper_slab(const __grid_constant__ TensorMap input, const __grid_constant__ TensorMap filters,
                                  ELEMENT *out, const SCALE_ELEMENT *scale,
                                  const BIAS_ELEMENT *bias, const __grid_constant__ SlabPlan plan) {
-    take_turn();
     extern __shared__ __align__(1024) unsigned char shared[];
     Room room(shared, plan.filter_bytes + GROUPS * STAGES * plan.slab_bytes);
     u32 full = room.full, empty = full + 8 * GROUPS * STAGES, loaded = empty + 8 * GROUPS * STAGES, turns = loaded + 8;

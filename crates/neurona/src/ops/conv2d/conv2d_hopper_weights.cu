@@ -69,7 +69,6 @@ struct Pixels {
 // TILE_M = 64, TILE_N = TAPS B_CHUNK, GROUPS_M = 1; each group has TAPS / GROUPS_N taps. A tile is a block of input channels.
 HOPPER_KERNEL conv2d_hopper_weights(const __grid_constant__ TensorMap gradient, const __grid_constant__ TensorMap input, float *slots,
                                     const __grid_constant__ WeightPlan plan) {
-    take_turn();
     extern __shared__ __align__(1024) unsigned char shared[];
     u32 stage_bytes = A_BYTES + plan.slab_bytes;
     Room room(shared, STAGES * stage_bytes);
@@ -130,7 +129,6 @@ HOPPER_KERNEL conv2d_hopper_weights(const __grid_constant__ TensorMap gradient, 
 #else
 HOPPER_KERNEL conv2d_hopper_weights(const __grid_constant__ TensorMap gradient, const __grid_constant__ TensorMap input, float *slots,
                                     const __grid_constant__ WeightPlan plan) {
-    take_turn();
     extern __shared__ __align__(1024) unsigned char shared[];
     Room room(shared);
     room.prepare();
@@ -185,7 +183,6 @@ HOPPER_KERNEL conv2d_hopper_weights(const __grid_constant__ TensorMap gradient, 
 constexpr int SUM_ROWS = 8;
 extern "C" __global__ void conv2d_hopper_weights_sum(const float *slots, OUT_ELEMENT *weights, int taps, int some, int slices,
                                                      const __grid_constant__ WeightPlan plan) {
-    take_turn();
     extern __shared__ float room[];
     int first = blockIdx.y * some, count = min(some, taps - first), width = 32 * count;
     float *parts = room + SUM_ROWS * 32 * some;

@@ -63,7 +63,6 @@ __device__ __forceinline__ void write_windows(Window *table, const Geometry &g, 
 // Blocks: x over depths and columns, y over classes, z over groups and then the windows. `room`: depths kept for a class;
 // `columns`: for a row.
 extern "C" __global__ void conv2d_pack(const Weight *__restrict__ weight, const SCALE_ELEMENT *__restrict__ scale, Packed *__restrict__ packed, Window *__restrict__ windows, const Geometry g, const int room, const int columns) {
-    take_turn();
     Taps down, right;
     taps_of(g, blockIdx.y, down, right);
     if (blockIdx.z == g.groups) return write_windows(windows + (i64)blockIdx.y * (room / PIECE), g, down, right, room / PIECE);

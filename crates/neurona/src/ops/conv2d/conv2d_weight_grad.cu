@@ -79,7 +79,6 @@ struct Right {
 // channel], those of the bias to `bias_parts` [part][k] unless it is null.
 extern "C" __global__ void __launch_bounds__(Tile::THREADS, RESIDENT)
 conv2d_weight_grad(const T *__restrict__ images, const T *__restrict__ dy, A *__restrict__ parts, A *__restrict__ bias_parts, const Geometry g, const int part) {
-    take_turn();
     __shared__ typename Tile::Shared shared;
     const int wanted = g.k / g.groups, columns = g.r * g.s * (g.c / g.groups);
     const int column_tiles = (columns + TILE_N - 1) / TILE_N;

@@ -20,7 +20,6 @@ typedef OUT_ELEMENT Out;
 // elements in the order k, tap, channel; `bias_parts`: [count][k] or null.
 extern "C" __global__ void __launch_bounds__(32 * SHARES)
 conv2d_weight_grad_finish(const SUM *__restrict__ parts, const SUM *__restrict__ bias_parts, Out *__restrict__ out, Out *__restrict__ bias, const int k, const int channels, const int taps, const int count) {
-    take_turn();
     __shared__ SUM shares[SHARES][32];
     const i64 elements = (i64)k * taps * channels, blocks = (elements + 31) / 32;
     const bool weights = blockIdx.x < blocks;

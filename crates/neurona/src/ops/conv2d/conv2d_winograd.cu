@@ -68,7 +68,6 @@ __device__ __forceinline__ void write_point(float *__restrict__ to, const V &val
 // Windows of SIDE × SIDE pixels, which overlap.
 extern "C" __global__ void __launch_bounds__(128)
 conv2d_winograd_window(const float *__restrict__ images, float *__restrict__ points, const Tiles t) {
-    take_turn();
     const Item item(t);
     if (!item.real) return;
     transform<SIDE, SIDE, V>([&](int row, int column) { return read_pixel(images, t, item, item.top - t.padding_h + row, item.left - t.padding_w + column); },
@@ -80,7 +79,6 @@ conv2d_winograd_window(const float *__restrict__ images, float *__restrict__ poi
 // `sums` is null.
 extern "C" __global__ void __launch_bounds__(128)
 conv2d_winograd_gradient(const float *__restrict__ gradient, float *__restrict__ points, float *__restrict__ sums, const Tiles t) {
-    take_turn();
     const Item item(t);
     if (!item.real) return;
     V sum = V::zero();
@@ -96,7 +94,6 @@ conv2d_winograd_gradient(const float *__restrict__ gradient, float *__restrict__
 // Products back to pixels. Without a bias the pointer is null.
 extern "C" __global__ void __launch_bounds__(128)
 conv2d_winograd_pixels(const float *__restrict__ points, const float *__restrict__ bias, float *__restrict__ images, const Tiles t, const int relu) {
-    take_turn();
     const Item item(t);
     if (!item.real) return;
     V start = V::zero();
@@ -129,7 +126,6 @@ conv2d_winograd_pixels(const float *__restrict__ points, const float *__restrict
 // threads use all that a line of memory brings.
 extern "C" __global__ void __launch_bounds__(256)
 conv2d_winograd_filter(const float *__restrict__ weight, const float *__restrict__ scale, float *__restrict__ points, const int k, const int c, const int depths, const int columns, const int input_grad) {
-    take_turn();
     const int column = blockIdx.x * 32 + threadIdx.x % 32, depth = blockIdx.y * 8 + threadIdx.x / 32;
     if (column >= columns || depth >= depths) return;
     const int filter = input_grad ? depth : column, channel = input_grad ? column : depth;

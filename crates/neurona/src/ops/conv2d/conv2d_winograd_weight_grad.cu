@@ -18,7 +18,6 @@ typedef Side<PIXELS> S;
 // `sums`: [run][pitch].
 extern "C" __global__ void __launch_bounds__(32 * SHARES)
 conv2d_winograd_bias(const float *__restrict__ of_tiles, float *__restrict__ sums, const int tiles, const int pitch, const int run) {
-    take_turn();
     __shared__ float shares[SHARES][32];
     const int channel = blockIdx.x * 32 + threadIdx.x % 32, share = threadIdx.x / 32;
     const int end = min(tiles, (int)(blockIdx.y + 1) * run);
@@ -38,7 +37,6 @@ conv2d_winograd_bias(const float *__restrict__ of_tiles, float *__restrict__ sum
 // real; `bias_parts`: [bias_count][rows] or null.
 extern "C" __global__ void __launch_bounds__(32 * SHARES)
 conv2d_winograd_weight_grad(const float *__restrict__ parts, const float *__restrict__ bias_parts, float *__restrict__ out, float *__restrict__ bias, const int k, const int c, const int rows, const int pitch_c, const int count, const int bias_count) {
-    take_turn();
     __shared__ float sums[POINTS][32];
     const i64 pairs = (i64)rows * pitch_c, blocks = (pairs + 31) / 32;
     const bool weights = blockIdx.x < blocks;

@@ -98,7 +98,6 @@ __device__ __forceinline__ W row_scale(const L *dloss, i64 row, double count) {
 extern "C" __global__ void __launch_bounds__(1024) cross_entropy(const T *__restrict__ x, const i64 *__restrict__ targets, L *__restrict__ loss,
                                          L *__restrict__ logs, double *__restrict__ partial, i64 rows, i64 n, double smoothing,
                                          i64 ignored, u64 *fault) {
-    take_turn();
     __shared__ double room[33];
     double losses = 0, count = 0;
     for (i64 first = (i64)blockIdx.x * rows_a_block(); first < rows; first += (i64)gridDim.x * rows_a_block()) {
@@ -123,7 +122,6 @@ extern "C" __global__ void __launch_bounds__(1024) cross_entropy(const T *__rest
 
 // Joins the partial sums; one block.
 extern "C" __global__ void cross_entropy_finish(const double *__restrict__ partial, int parts, L *__restrict__ loss) {
-    take_turn();
     __shared__ double room[33];
     double losses = 0, count = 0;
     for (int i = threadIdx.x; i < parts; i += blockDim.x) losses += partial[2 * i], count += partial[2 * i + 1];
@@ -134,7 +132,6 @@ extern "C" __global__ void cross_entropy_finish(const double *__restrict__ parti
 
 // How many of the rows that fall to each block are not ignored.
 extern "C" __global__ void cross_entropy_count(const i64 *__restrict__ targets, i64 rows, i64 ignored, double *__restrict__ counted) {
-    take_turn();
     __shared__ double room[33];
     double count = 0;
     for (i64 i = first_element(); i < rows; i += element_stride()) count += targets[i] != ignored;
@@ -145,7 +142,6 @@ extern "C" __global__ void cross_entropy_count(const i64 *__restrict__ targets, 
 extern "C" __global__ void __launch_bounds__(ROW_THREADS) cross_entropy_gradient(const T *__restrict__ x, const L *__restrict__ logs, const i64 *__restrict__ targets,
                                                   const L *__restrict__ dloss, G *__restrict__ dx, const double *__restrict__ counted,
                                                   int parts, i64 rows, i64 n, double smoothing, i64 ignored) {
-    take_turn();
     __shared__ double room[33];
     i64 row = block_row(blockIdx.x), size = row < rows ? n : 0;
     x += row * n, dx += row * n;
@@ -166,7 +162,6 @@ extern "C" __global__ void __launch_bounds__(ROW_THREADS) cross_entropy_both(con
                                               L *__restrict__ loss, L *__restrict__ logs, G *__restrict__ dx, volatile double *partial, u32 *arrived,
                                               const double *__restrict__ counted, int parts, i64 rows, i64 n, double smoothing, i64 ignored,
                                               u64 *fault) {
-    take_turn();
     __shared__ double room[33];
     __shared__ bool last;
     double losses = 0, count = counted_rows(targets, rows, ignored, counted, parts, room);

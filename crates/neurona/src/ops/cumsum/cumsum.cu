@@ -19,7 +19,6 @@ template <> struct Cut<i64> { static __device__ __forceinline__ i64 of(A x) { re
 
 // One thread a line.
 extern "C" __global__ void cumsum_lines(const T *__restrict__ x, T *__restrict__ y, i64 outer, i64 size, i64 inner, int reverse) {
-    take_turn();
     for (i64 line = first_element(); line < outer * inner; line += element_stride()) {
         i64 o = line / inner, from = o * size * inner + line - o * inner;
         A sum = 0;
@@ -34,7 +33,6 @@ extern "C" __global__ void cumsum_lines(const T *__restrict__ x, T *__restrict__
 
 // One block a line, for few long ones.
 extern "C" __global__ void cumsum_line(const T *__restrict__ x, T *__restrict__ y, i64 size, i64 inner, int reverse) {
-    take_turn();
     __shared__ A room[32];
     i64 o = blockIdx.x / inner, from = o * size * inner + blockIdx.x - o * inner;
     A sum = 0;

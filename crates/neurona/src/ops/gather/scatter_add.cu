@@ -21,7 +21,6 @@ struct Sizes {
 
 // A thread an element: for places of their own for each element, or short lines.
 extern "C" __global__ void scatter_add(const T *__restrict__ dy, const i64 *__restrict__ places, T *__restrict__ dx, Sizes sizes) {
-    take_turn();
     i64 total = sizes.outer * sizes.size * sizes.inner;
     for (i64 e = first_element(); e < total; e += element_stride()) {
         i64 within = e % sizes.inner, line = e / sizes.inner;
@@ -39,7 +38,6 @@ extern "C" __global__ void scatter_add(const T *__restrict__ dy, const i64 *__re
 // A warp a line of dx, or 32 · EACH elements of it: the lanes look at 32 places at once and add whole lines.
 extern "C" __global__ void __launch_bounds__(WARPS * 32)
     scatter_add_lines(const T *__restrict__ dy, const i64 *__restrict__ places, T *__restrict__ dx, Sizes sizes) {
-    take_turn();
     const int lane = threadIdx.x & 31;
     i64 chunks = (sizes.inner + 32 * EACH - 1) / (32 * EACH);
     i64 warp = (i64)blockIdx.x * WARPS + (threadIdx.x >> 5);

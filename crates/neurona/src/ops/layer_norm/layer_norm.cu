@@ -17,7 +17,6 @@ typedef Wide<T> W;
 // Weight and bias are null where there are none.
 extern "C" __global__ void __launch_bounds__(ROW_THREADS) layer_norm(const T *__restrict__ x, const P *__restrict__ weight, const P *__restrict__ bias, T *__restrict__ y,
                                       P *__restrict__ means, P *__restrict__ inverses, i64 rows, i64 n, double eps) {
-    take_turn();
     i64 row = block_row(blockIdx.x), size = row < rows ? n : 0;
     x += row * n, y += row * n;
     // Measured from the first element, and deviations from the mean in a pass of their own: nothing is lost far from zero.
@@ -53,7 +52,6 @@ extern "C" __global__ void __launch_bounds__(ROW_THREADS) layer_norm(const T *__
 extern "C" __global__ void __launch_bounds__(ROW_THREADS) layer_norm_gradient(const T *__restrict__ dy, const T *__restrict__ x, const P *__restrict__ means,
                                                const P *__restrict__ inverses, const P *__restrict__ weight, T *__restrict__ dx,
                                                i64 rows, i64 n) {
-    take_turn();
     i64 row = block_row(blockIdx.x), size = row < rows ? n : 0;
     dy += row * n, x += row * n, dx += row * n;
     W mean = size ? widen(means[row]) : 0, inverse = size ? widen(inverses[row]) : 0;

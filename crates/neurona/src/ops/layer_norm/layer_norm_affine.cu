@@ -27,7 +27,6 @@ __device__ __forceinline__ void add_sums(W (&a)[2 * V], const W (&b)[2 * V]) {
 extern "C" __global__ void __launch_bounds__(COLUMN_THREADS, 2)
 layer_norm_affine(const T *__restrict__ dy, const T *__restrict__ x, const P *__restrict__ means, const P *__restrict__ inverses,
                   W *__restrict__ partial, i64 rows, i64 n, i64 run) {
-    take_turn();
     __shared__ W room[2 * V * COLUMN_THREADS / 2];
     i64 column = strip_column();
     W all[2 * V] = {};
@@ -54,7 +53,6 @@ layer_norm_affine(const T *__restrict__ dy, const T *__restrict__ x, const P *__
 // Joins the runs. What has no gradient is null.
 extern "C" __global__ void __launch_bounds__(COLUMN_THREADS, 2)
 layer_norm_affine_finish(const W *__restrict__ partial, i64 runs, P *__restrict__ dweight, P *__restrict__ dbias, i64 n) {
-    take_turn();
     __shared__ W room[2 * V * COLUMN_THREADS / 2];
     i64 column = strip_column();
     W all[2 * V] = {};

@@ -54,7 +54,6 @@ __device__ __forceinline__ R masked(R value, R relu) { return widen(relu) > 0 ? 
 // `parts` [part][product][m][n], and `matmul_finish` adds them.
 extern "C" __global__ void __launch_bounds__(Tile::THREADS, RESIDENT)
 matmul(const T *__restrict__ a, const T *__restrict__ b, const BIAS_ELEMENT *__restrict__ bias, const R *__restrict__ mask, R *__restrict__ c, A *__restrict__ parts, const Sizes size) {
-    take_turn();
     __shared__ typename Tile::Shared shared;
     const int across = (size.n + TILE_N - 1) / TILE_N;
     const int down = (size.m + TILE_M - 1) / TILE_M;
@@ -88,7 +87,6 @@ matmul(const T *__restrict__ a, const T *__restrict__ b, const BIAS_ELEMENT *__r
 
 // Adds the parts in their order.
 extern "C" __global__ void matmul_finish(const A *__restrict__ parts, const BIAS_ELEMENT *__restrict__ bias, const R *__restrict__ mask, R *__restrict__ c, const i64 elements, const int n, const int count, const int relu) {
-    take_turn();
     for (i64 at = first_element(); at < elements; at += element_stride()) {
         A sum = A(0);
         for (int part = 0; part < count; part++) sum += parts[part * elements + at];

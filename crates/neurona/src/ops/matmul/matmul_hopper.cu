@@ -45,7 +45,6 @@ struct Tile {
 
 HOPPER_KERNEL matmul_hopper(const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap b, const __grid_constant__ TensorMap out,
                             const BIAS_ELEMENT *bias, const ELEMENT *mask, int m, int n, int k, int relu) {
-    take_turn();
     extern __shared__ __align__(1024) unsigned char shared[];
     Room room(shared);
     room.prepare();
@@ -79,7 +78,6 @@ HOPPER_KERNEL matmul_hopper(const __grid_constant__ TensorMap a, const __grid_co
 // For results of few tiles and long sums: all multiprocessors share the steps of all tiles.
 HOPPER_KERNEL matmul_hopper_shares(const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap b, float *slots, int tiles_m,
                                    int tiles_n, int steps) {
-    take_turn();
     extern __shared__ __align__(1024) unsigned char shared[];
     Room room(shared);
     room.prepare();
@@ -107,7 +105,6 @@ HOPPER_KERNEL matmul_hopper_shares(const __grid_constant__ TensorMap a, const __
 #endif
 extern "C" __global__ void matmul_hopper_sum(const float *slots, const BIAS_ELEMENT *bias, const OUT_ELEMENT *mask, OUT_ELEMENT *out, int m, int n,
                                              int tiles_m, int tiles_n, int steps, int shares, int relu) {
-    take_turn();
     __shared__ float4 parts[32][32];
     u32 quarter = n / 4;
     i64 place = (i64)blockIdx.x * 32 + threadIdx.x;

@@ -16,7 +16,6 @@ typedef Wide<T> W;
 
 // The greatest of each window, and its place in the window, row by row. The first of equals wins; NaN wins over numbers.
 extern "C" __global__ void max_pool2d(const T *__restrict__ x, T *__restrict__ y, u8 *__restrict__ places, Images g) {
-    take_turn();
     INDEX total = (INDEX)g.n * g.oh * g.ow * (g.c / V);
     for (INDEX i = first_element(); i < total; i += element_stride()) {
         Place at(i, g.oh, g.ow, g.c);
@@ -52,7 +51,6 @@ struct Window {
 // Every cell collects from the windows that cover it, so that no two threads write one cell.
 extern "C" __global__ void max_pool2d_gradient(const T *__restrict__ dy, const u8 *__restrict__ places, const T *__restrict__ y,
                                                T *__restrict__ dx, Images g) {
-    take_turn();
     INDEX total = (INDEX)g.n * g.h * g.w * (g.c / V);
     for (INDEX i = first_element(); i < total; i += element_stride()) {
         Place at(i, g.h, g.w, g.c);

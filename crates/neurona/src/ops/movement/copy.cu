@@ -20,7 +20,6 @@ struct View {
 };
 
 extern "C" __global__ void copy(const E *__restrict__ x, R *__restrict__ y, View view) {
-    take_turn();
     for (u64 e = first_element(); e < view.total; e += element_stride()) {
         I rest = (I)e, from = view.from_offset, to = view.to_offset;
 #pragma unroll

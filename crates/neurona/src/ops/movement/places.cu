@@ -29,7 +29,6 @@ struct Line {
 
 // `numbers`: the first place, the shift, or the places, as the mode has it. `missing` fills what comes from nowhere.
 extern "C" __global__ void places(const E *__restrict__ x, const i64 *__restrict__ numbers, E *__restrict__ y, u64 missing, Line line) {
-    take_turn();
 #if MODE == ROLL
     // Once a block: a division of 64 bits costs more than the copy.
     __shared__ I moved;

@@ -26,7 +26,6 @@ struct Turn {
 };
 
 extern "C" __global__ void __launch_bounds__(SIDE *ROWS) transpose(const E *__restrict__ x, R *__restrict__ y, Turn turn) {
-    take_turn();
     // One more column: the elements of a column then lie in different banks.
     __shared__ E square[SIDE][SIDE + 1];
     I rest = (I)blockIdx.x, from = 0, to = 0;

@@ -40,7 +40,6 @@ struct Frame {
 
 // `value`: one element, what a constant margin has.
 extern "C" __global__ void pad(const E *__restrict__ x, const Bytes<ELEMENT_BYTES> *__restrict__ value, E *__restrict__ y, Frame frame) {
-    take_turn();
     u64 pattern = 0;
 #if FILL == CONSTANT
     for (int k = 0; k < 8; k += ELEMENT_BYTES) pattern |= (u64)*value << (8 * k);
@@ -105,7 +104,6 @@ __device__ __forceinline__ I copy_at(const Copies &copies, u32 k, bool itself_fi
 
 // Each element sums the gradients of its copies, in the order of the CPU's kernel.
 extern "C" __global__ void pad_grad(const T *__restrict__ dy, T *__restrict__ dx, Frame frame) {
-    take_turn();
     for (u64 e = first_element(); e < frame.total; e += element_stride()) {
         I rest = (I)e;
         Copies copies[RANK];

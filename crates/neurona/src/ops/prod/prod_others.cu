@@ -10,7 +10,6 @@ typedef Wide<T> W;
 
 // `before` is room for the products of what is before; it may be y where y is as wide. One thread a row.
 extern "C" __global__ void prod_others_rows(const T *x, W *before, T *y, i64 rows, i64 size) {
-    take_turn();
     for (i64 row = first_element(); row < rows; row += element_stride()) {
         i64 from = row * size;
         W product = 1;
@@ -28,7 +27,6 @@ extern "C" __global__ void prod_others_rows(const T *x, W *before, T *y, i64 row
 
 // One block a row, for few long ones.
 extern "C" __global__ void prod_others_row(const T *x, W *before, T *y, i64 size) {
-    take_turn();
     __shared__ W room[32];
     auto times = [](W a, W b) { return a * b; };
     x += blockIdx.x * size, before += blockIdx.x * size, y += blockIdx.x * size;

@@ -34,7 +34,6 @@ __device__ __forceinline__ bool beats(const Best &a, const Best &b) {
 
 // Parts of lines: the places of parts' winners are candidates, [outer, inner, parts], of a second launch.
 extern "C" __global__ void __launch_bounds__(ROW_THREADS) arg_reduce_rows(const T *__restrict__ x, i64 *__restrict__ places, i64 outer, i64 mid, i64 parts, i64 part) {
-    take_turn();
     i64 unit = block_row(blockIdx.x);
     Best best = {0, -1};
     i64 row = unit / parts, first = (unit - row * parts) * part;
@@ -59,7 +58,6 @@ extern "C" __global__ void __launch_bounds__(ROW_THREADS) arg_reduce_rows(const 
 
 // The best of each line's candidates.
 extern "C" __global__ void arg_reduce_candidates(const T *__restrict__ x, const i64 *__restrict__ candidates, i64 *__restrict__ places, i64 outer, i64 mid, i64 inner, i64 parts) {
-    take_turn();
     for (i64 line = first_element(); line < outer * inner; line += element_stride()) {
         Best best = {0, -1};
         i64 o = line / inner, column = line - o * inner;
@@ -74,7 +72,6 @@ extern "C" __global__ void arg_reduce_candidates(const T *__restrict__ x, const 
 
 // inner > 1: one thread a column and part.
 extern "C" __global__ void arg_reduce_columns(const T *__restrict__ x, i64 *__restrict__ places, i64 outer, i64 mid, i64 inner, i64 parts, i64 part) {
-    take_turn();
     for (i64 unit = first_element(); unit < outer * parts * inner; unit += element_stride()) {
         i64 group = unit / inner, column = unit - group * inner, o = group / parts, first = (group - o * parts) * part;
         Best best = {0, -1};

@@ -59,7 +59,6 @@ __device__ __forceinline__ void write(R *y, i64 at, A value, double divisor, con
 
 // inner = 1: LANES threads a part of a row. The rows start at whole vectors; the last may end with a part of one.
 extern "C" __global__ void __launch_bounds__(ROW_THREADS) reduce_rows(const T *__restrict__ x, R *__restrict__ y, i64 outer, i64 mid, i64 parts, i64 part, double divisor, Results order) {
-    take_turn();
     i64 unit = block_row(blockIdx.x);
     A total[V];
     for (int k = 0; k < V; k++) total[k] = start();
@@ -82,7 +81,6 @@ extern "C" __global__ void __launch_bounds__(ROW_THREADS) reduce_rows(const T *_
 // inner > 1: a block has a strip of columns and a part of the rows. Parts are blockIdx.y, outer indices blockIdx.z and on.
 extern "C" __global__ void __launch_bounds__(COLUMN_THREADS)
 reduce_columns(const T *__restrict__ x, R *__restrict__ y, i64 outer, i64 mid, i64 inner, i64 parts, i64 part, double divisor, Results order) {
-    take_turn();
     __shared__ A room[V * COLUMN_THREADS / 2];
     i64 column = strip_column();
     for (i64 o = blockIdx.z; o < outer; o += gridDim.z) {
@@ -104,7 +102,6 @@ reduce_columns(const T *__restrict__ x, R *__restrict__ y, i64 outer, i64 mid, i
 
 // Few columns and rows, many outer indices: one thread a result.
 extern "C" __global__ void reduce_lines(const T *__restrict__ x, R *__restrict__ y, i64 outer, i64 mid, i64 inner, double divisor, Results order) {
-    take_turn();
     for (i64 line = first_element(); line < outer * inner; line += element_stride()) {
         i64 o = line / inner;
         const T *from = x + o * mid * inner + line - o * inner;

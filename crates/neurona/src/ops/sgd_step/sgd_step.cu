@@ -15,7 +15,6 @@
 
 // Scalars: learning rate, momentum, dampening, weight decay, step (1 the first time).
 extern "C" __global__ void sgd_step(const __grid_constant__ Table table, const __grid_constant__ Pieces pieces, const double *__restrict__ scalars) {
-    take_turn();
     const Share share = share_of(pieces);
     if (!share.inside()) return;
     Vector<T, N> p = share.read<T>(table, 0);

@@ -14,7 +14,6 @@ typedef ELEMENT T;
 typedef Wide<T> W;
 
 extern "C" __global__ void __launch_bounds__(ROW_THREADS) softmax(const T *__restrict__ x, T *__restrict__ y, i64 rows, i64 n) {
-    take_turn();
     i64 row = block_row(blockIdx.x), size = row < rows ? n : 0;
     x += row * n, y += row * n;
     W top = Limits<W>::least(), total = 0, value[V];
@@ -38,7 +37,6 @@ extern "C" __global__ void __launch_bounds__(ROW_THREADS) softmax(const T *__res
 }
 
 extern "C" __global__ void __launch_bounds__(ROW_THREADS) softmax_gradient(const T *__restrict__ dy, const T *__restrict__ y, T *__restrict__ dx, i64 rows, i64 n) {
-    take_turn();
     i64 row = block_row(blockIdx.x), size = row < rows ? n : 0;
     dy += row * n, y += row * n, dx += row * n;
     W total = 0, slope[V], value[V];

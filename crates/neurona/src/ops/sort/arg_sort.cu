@@ -40,7 +40,6 @@ __device__ __forceinline__ u64 key(u8 x) { return x; }
 
 // Sorts tiles; with `runs` they are left there, [lines, tiles, TILE] in all, else the places are the result.
 extern "C" __global__ void arg_sort(const T *__restrict__ x, i64 *__restrict__ places, Item *__restrict__ runs, i64 lines, i64 tiles, i64 size, i64 inner, i64 keep) {
-    take_turn();
     __shared__ Item room[TILES * TILE];
     Item *own = room + threadIdx.y * TILE;
     i64 unit = (i64)blockIdx.x * TILES + threadIdx.y, line = unit / tiles, first = (unit - line * tiles) * TILE;
@@ -73,7 +72,6 @@ extern "C" __global__ void arg_sort(const T *__restrict__ x, i64 *__restrict__ p
 
 // Merges each two neighbouring runs of `run` items of lines of `length` items.
 extern "C" __global__ void arg_sort_merge(const Item *__restrict__ from, Item *__restrict__ to, i64 total, i64 length, i64 run) {
-    take_turn();
     for (i64 at = first_element(); at < total; at += element_stride()) {
         i64 line = at / length, i = at - line * length, mine = i / run, other = (mine ^ 1) * run;
         Item item = from[at];
@@ -91,7 +89,6 @@ extern "C" __global__ void arg_sort_merge(const Item *__restrict__ from, Item *_
 
 // The places of the first `keep` items of each line.
 extern "C" __global__ void arg_sort_places(const Item *__restrict__ sorted, i64 *__restrict__ places, i64 lines, i64 length, i64 inner, i64 keep) {
-    take_turn();
     for (i64 at = first_element(); at < lines * keep; at += element_stride()) {
         i64 column = at % inner, k = at / inner % keep, o = at / inner / keep;
         places[at] = (i64)sorted[(o * inner + column) * length + k].place;

@@ -1,4 +1,5 @@
-//! One launch over all parameters of a model, shared by the optimizers' kernels; `sweep.cuh` is its other half.
+//! One launch over all parameters of a model, shared by the optimizers' kernels; `sweep.cuh` is its other half. Large
+//! models take several: the last layers' parameters change while the first layers' gradients are still on their way.
 
 use crate::Result;
 use crate::cuda::kernel::{ARGUMENT_BYTES, Argument, Grid, Kernel, Launch, Launches, Slot};
@@ -8,6 +9,9 @@ use crate::tensor::DType;
 
 /// Threads of a block. Each has one 16-byte access a parameter, gradient and state.
 const THREADS: usize = 256;
+
+/// Elements of a launch, beside those of its last parameter: enough to fill any GPU.
+const ELEMENTS: usize = 4 << 20;
 
 /// An optimizer's kernel: where it is, and which of its options are on.
 pub(crate) struct Step {
@@ -30,8 +34,12 @@ impl Step {
         }
         let mut launches = Vec::new();
         for ((dtype, gradient), parameters) in groups {
-            for parameters in parameters.chunks(most(operands)) {
-                launches.push(self.launch(inputs, operands, (dtype, gradient), parameters, gpu)?);
+            let sizes: Vec<usize> = parameters.iter().map(|i| inputs[i * operands].meta.shape.numel()).collect();
+            let mut rest = &parameters[..];
+            for count in counts(&sizes, most(operands)) {
+                let (now, later) = rest.split_at(count);
+                launches.push(self.launch(inputs, operands, (dtype, gradient), now, gpu)?);
+                rest = later;
             }
         }
         Ok(Box::new(Launches { launches, ..Launches::default() }))
@@ -80,6 +88,23 @@ impl Step {
     }
 }
 
+/// How many parameters each launch has, given their sizes and how many it has room for.
+fn counts(sizes: &[usize], most: usize) -> Vec<usize> {
+    let mut counts: Vec<usize> = Vec::new();
+    let mut elements = usize::MAX;
+    for size in sizes {
+        match counts.last_mut() {
+            Some(count) if *count < most && elements < ELEMENTS => *count += 1,
+            _ => {
+                counts.push(1);
+                elements = 0;
+            }
+        }
+        elements += size;
+    }
+    counts
+}
+
 /// Addresses of one parameter: its operands, and all but the gradient again as results.
 fn addresses(operands: usize) -> usize {
     2 * operands - 1
@@ -93,6 +118,13 @@ fn most(operands: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn large_models_take_several_launches() {
+        assert_eq!(counts(&[], 3), [0; 0]);
+        assert_eq!(counts(&[5; 7], 3), [3, 3, 1]);
+        assert_eq!(counts(&[10, ELEMENTS - 10, 1, ELEMENTS, 1], 9), [2, 2, 1]);
+    }
 
     #[test]
     fn a_launch_has_room_for_many_parameters() {
