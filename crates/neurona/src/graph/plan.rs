@@ -164,7 +164,7 @@ fn aligned(bytes: usize) -> usize {
 /// On a GPU, values of up to this many bytes stay where they are for this many steps longer than they are needed. Work on
 /// larger ones fills the GPU by itself.
 const SMALL: usize = 32 << 20;
-const APART: usize = 5;
+const APART: usize = 3;
 
 impl Plan {
     /// Chooses kernels and places every value.
