@@ -69,8 +69,9 @@ fn launches(g: &Geometry, taken: usize, image: DType, out: DType, bias: bool, gp
     let threads = (units * slices).next_multiple_of(32);
     let k = g.k as i64;
     let (of_input, lead) = pieces(tile_w);
-    let of_gradient =
-        unit(image, &if g.k.is_multiple_of(thread_k) { [q as i64 * k, tile_w as i64 * k] } else { [k; 2] });
+    // Rows as they lie in memory, or pixels with room for the threads' channels beyond the last.
+    let width = g.k.next_multiple_of(thread_k) as i64;
+    let of_gradient = unit(image, &if width == k { [q as i64 * k, tile_w as i64 * k] } else { [k, width] });
     let macros = [
         ("ELEMENT", cuda_type(image).to_string()),
         ("CHANNELS", g.c.to_string()),
