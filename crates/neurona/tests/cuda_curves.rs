@@ -16,9 +16,9 @@ use std::sync::Mutex;
 const STEPS: usize = 100;
 
 /// The losses of a hundred steps of SGD.
-fn losses(net: &dyn Forward, batches: &[Batch], device: Device) -> Result<Vec<f64>> {
+fn losses(net: &dyn Forward, batches: &[Batch], rate: f64, device: Device) -> Result<Vec<f64>> {
     net.to_device(device)?;
-    let mut optimizer = Sgd::new(net.parameters(), 0.001).momentum(0.9);
+    let mut optimizer = Sgd::new(net.parameters(), rate).momentum(0.9);
     let mut losses = Vec::new();
     for batch in batches {
         optimizer.zero_grad();
@@ -30,7 +30,7 @@ fn losses(net: &dyn Forward, batches: &[Batch], device: Device) -> Result<Vec<f6
     Ok(losses)
 }
 
-fn agree(name: &str, make: impl Fn() -> Result<Box<dyn Forward>>, batch: usize) -> Result<()> {
+fn agree(name: &str, make: impl Fn() -> Result<Box<dyn Forward>>, batch: usize, rate: f64) -> Result<()> {
     // Random numbers are the process's.
     static ALONE: Mutex<()> = Mutex::new(());
     let _alone = ALONE.lock().unwrap_or_else(|e| e.into_inner());
@@ -45,7 +45,7 @@ fn agree(name: &str, make: impl Fn() -> Result<Box<dyn Forward>>, batch: usize) 
     assert_eq!(batches.len(), STEPS);
     let curve = |device: Device| {
         manual_seed(0);
-        losses(&*make()?, &batches, device)
+        losses(&*make()?, &batches, rate, device)
     };
     let (cpu, cuda) = (curve(Device::Cpu)?, curve(gpu)?);
     let worst = cpu.iter().zip(&cuda).map(|(a, b)| (a - b).abs() / a.abs().max(1.0)).fold(0.0, f64::max);
@@ -58,13 +58,15 @@ fn agree(name: &str, make: impl Fn() -> Result<Box<dyn Forward>>, batch: usize) 
 
 #[test]
 fn lab() -> Result<()> {
-    agree("lab", || Ok(Box::new(Lab::new()?)), 4)?;
-    agree("lab", || Ok(Box::new(Lab::new()?)), 128)
+    agree("lab", || Ok(Box::new(Lab::new()?)), 4, 0.001)?;
+    agree("lab", || Ok(Box::new(Lab::new()?)), 128, 0.001)
 }
 
 #[test]
 fn the_course_network() -> Result<()> {
-    agree("course CNN", || Ok(Box::new(course_cnn()?)), 64)
+    // With batch-norm, rounding grows from step to step: at batch 64 and a rate of 0.001, images changed by half of their
+    // last bit end up 3e-3 away on the CPU itself. Here that is 1e-4.
+    agree("course CNN", || Ok(Box::new(course_cnn()?)), 128, 0.0002)
 }
 
 #[test]
@@ -73,5 +75,5 @@ fn fully_connected() -> Result<()> {
         let net = Sequential::new().add(Flatten::new()).add(Linear::new(3072, 500)?).add(ReLU::new());
         Ok(Box::new(net.add(Linear::new(500, 256)?).add(ReLU::new()).add(Linear::new(256, 10)?)))
     };
-    agree("500-256-10", net, 32)
+    agree("500-256-10", net, 32, 0.001)
 }
