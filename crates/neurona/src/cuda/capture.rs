@@ -16,6 +16,8 @@ unsafe impl Sync for Graph {}
 /// A stream that takes work down instead of running it.
 pub(super) struct Capture {
     stream: Stream,
+    /// Whether the driver can be told what to wait for: since CUDA 12.3.
+    told: bool,
     /// For each part taken down so far what must have ended for it to have ended.
     ends: Vec<Vec<sys::CUgraphNode>>,
 }
@@ -25,7 +27,7 @@ impl Capture {
     /// else. Drivers before CUDA 12.3 run it after all of them.
     pub fn part(&mut self, after: &[usize], work: impl FnOnce() -> Result<()>) -> Result<()> {
         let what = || "capture a part of a plan".to_string();
-        if driver::version() < Some((12, 3)) {
+        if !self.told {
             return work();
         }
         let mut after: Vec<sys::CUgraphNode> = after.iter().flat_map(|part| self.ends[*part].iter().copied()).collect();
@@ -64,7 +66,8 @@ impl Graph {
         let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
         // SAFETY: the stream is alive and the caller holds its lock.
         check(unsafe { sys::cuStreamBeginCapture_v2(stream.0, mode) }, what)?;
-        let outcome = work(&mut Capture { stream, ends: Vec::new() });
+        let told = driver::version() >= Some((12, 3));
+        let outcome = work(&mut Capture { stream, told, ends: Vec::new() });
         let mut graph = std::ptr::null_mut();
         // SAFETY: ends the capture begun above, also when the work has failed; writes one handle.
         let ended = check(unsafe { sys::cuStreamEndCapture(stream.0, &mut graph) }, what);

@@ -340,16 +340,12 @@ fn launch(
 
 #[cfg(test)]
 mod tests {
+    use super::super::windows::tests::geometry;
     use super::*;
-
-    fn geometry(c: usize, size: usize, k: usize, r: usize, stride: usize, padding: usize) -> Geometry {
-        let (stride, padding) = ([stride; 2], [padding; 2]);
-        Geometry { n: 8, c, h: size, w: size, k, r, s: r, stride, padding, dilation: [1, 1], groups: 1 }
-    }
 
     #[test]
     fn tiles_fit_shared_memory_and_a_block() {
-        for g in [geometry(3, 32, 6, 5, 1, 0), geometry(3, 224, 64, 7, 2, 3), geometry(1, 28, 128, 3, 1, 1)] {
+        for g in [geometry(8, 3, 32, 6, 5, 1, 0), geometry(8, 3, 224, 64, 7, 2, 3), geometry(8, 1, 28, 128, 3, 1, 1)] {
             for windows in [Windows::forward(&g), Windows::input_grad(&g)] {
                 for (image, (_, sums, room)) in [DType::F32, DType::BF16].into_iter().zip(BREADTHS) {
                     let tile = windows.tile(image, windows.share(sums, 132), room, 132);

@@ -306,21 +306,17 @@ pub(super) fn weight_grad(g: &Geometry, image: DType, out: DType, bias: bool, gp
 
 #[cfg(test)]
 mod tests {
+    use super::super::windows::tests::geometry;
     use super::*;
-
-    fn geometry(c: usize, size: usize, k: usize, r: usize, stride: usize, padding: usize) -> Geometry {
-        let (stride, padding) = ([stride; 2], [padding; 2]);
-        Geometry { n: 2048, c, h: size, w: size, k, r, s: r, stride, padding, dilation: [1, 1], groups: 1 }
-    }
 
     #[test]
     fn tiles_fit_shared_memory_and_cover_all_windows() {
         for g in [
-            geometry(3, 32, 6, 5, 1, 0),
-            geometry(3, 32, 32, 3, 1, 1),
-            geometry(3, 224, 64, 7, 2, 3),
-            geometry(1, 28, 128, 3, 1, 1),
-            geometry(16, 9, 16, 5, 1, 2),
+            geometry(2048, 3, 32, 6, 5, 1, 0),
+            geometry(2048, 3, 32, 32, 3, 1, 1),
+            geometry(2048, 3, 224, 64, 7, 2, 3),
+            geometry(2048, 1, 28, 128, 3, 1, 1),
+            geometry(2048, 16, 9, 16, 5, 1, 2),
         ] {
             let windows = Windows::forward(&g);
             let split = windows.split();
@@ -339,7 +335,7 @@ mod tests {
     #[test]
     fn warps_have_all_depths_and_that_of_the_bias() {
         for (c, k, r) in [(3, 32, 3), (3, 6, 5), (6, 16, 5), (1, 1, 1), (16, 128, 5), (2, 128, 16)] {
-            let windows = Windows::forward(&geometry(c, 32, k, r, 1, 0));
+            let windows = Windows::forward(&geometry(2048, c, 32, k, r, 1, 0));
             let split = windows.split();
             let ones = usize::from(windows.run()[0] == windows.run()[1]);
             assert!(split.taken * split.groups * 16 >= windows.depths() + ones, "{split:?}");
@@ -350,7 +346,7 @@ mod tests {
     #[test]
     fn the_turned_convolution_gives_the_input_back() {
         for (r, padding) in [(3, 1), (5, 0), (1, 0), (3, 4)] {
-            let g = geometry(6, 14, 16, r, 1, padding);
+            let g = geometry(2048, 6, 14, 16, r, 1, padding);
             let windows = Windows::input_grad(&g);
             let size = windows.input[0] as i64 + 2 * windows.before[0] - r as i64 + 1;
             assert_eq!((size, windows.count), (14, [14, 14]));

@@ -75,18 +75,19 @@ impl Windows {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
-    fn geometry(c: usize, size: usize, k: usize, r: usize, stride: usize, padding: usize) -> Geometry {
+    /// Some square images by square filters.
+    pub fn geometry(n: usize, c: usize, size: usize, k: usize, r: usize, stride: usize, padding: usize) -> Geometry {
         let (stride, padding) = ([stride; 2], [padding; 2]);
-        Geometry { n: 8, c, h: size, w: size, k, r, s: r, stride, padding, dilation: [1, 1], groups: 1 }
+        Geometry { n, c, h: size, w: size, k, r, s: r, stride, padding, dilation: [1, 1], groups: 1 }
     }
 
     #[test]
     fn windows_of_the_gradient_reach_every_tap() {
         for (r, stride, padding) in [(3, 1, 1), (5, 1, 0), (7, 2, 3), (3, 2, 1), (1, 3, 0), (4, 4, 0)] {
-            let g = geometry(3, 32, 8, r, stride, padding);
+            let g = geometry(8, 3, 32, 8, r, stride, padding);
             let windows = Windows::input_grad(&g);
             let reached = |tap: usize| {
                 (0..stride).any(|a| {
