@@ -82,8 +82,10 @@ impl Fault {
         // As `report` of prelude.cuh packs them.
         let (image, label) = ((word >> 32) - 1, word as u32 as i32);
         let beyond = if label == i32::MIN || label == i32::MAX { " or beyond" } else { "" };
-        let last = self.classes - 1;
-        let problem = format!("label {label}{beyond} of image {image} of a batch is not between 0 and {last}");
+        let problem = match self.classes {
+            0 => "there are no classes".into(),
+            n => format!("label {label}{beyond} of image {image} of a batch is not between 0 and {}", n - 1),
+        };
         Err(Error::op(self.op, problem).at(self.place.lock().unwrap_or_else(|e| e.into_inner()).clone()))
     }
 }
