@@ -1,11 +1,8 @@
 //! Single ops timed on a GPU, for `neurona bench`: a plan around them would add its own cost.
 
-use super::capture::Graph;
 use super::choice::{Kernels, kernels, set_kernels};
 use super::gpu::Gpu;
-use super::kernel::{Io, Kernel};
-use super::memory::Block;
-use super::transfer::Event;
+use super::timing::Bench;
 use crate::cpu::gemm::Activation;
 use crate::graph::ir::{Layout, Operand};
 use crate::ops::Op;
@@ -13,7 +10,6 @@ use crate::ops::conv2d::{Conv2d, Conv2dInputGrad, Conv2dWeightGrad};
 use crate::ops::matmul::MatMul;
 use crate::tensor::{DType, Meta};
 use crate::{Conv2dOptions, Error, Result};
-use half::{bf16, f16};
 
 /// What of a convolution is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,10 +116,6 @@ impl Problem {
     }
 }
 
-/// Launches in a graph, and graphs that are timed: the middle one counts.
-const LAUNCHES: usize = 20;
-const REPLAYS: usize = 7;
-
 /// Seconds of one run on a GPU by these kernels: launches replayed from a graph between two events, the median.
 pub fn time(problem: &Problem, which: Kernels, gpu: usize) -> Result<f64> {
     let gpu = Gpu::get(gpu)?;
@@ -134,64 +126,7 @@ pub fn time(problem: &Problem, which: Kernels, gpu: usize) -> Result<f64> {
     let kernel = op.cuda(&inputs, &outputs, gpu);
     set_kernels(before);
     let kernel = kernel?;
-    let filled = |list: &[Operand]| list.iter().map(|o| numbers(&o.meta, gpu)).collect::<Result<Vec<Block>>>();
-    let (inputs, outputs) = (filled(&inputs)?, filled(&outputs)?);
-    let workspace = gpu.allocate(kernel.workspace())?;
-    let addresses = |blocks: &[Block]| blocks.iter().map(Block::address).collect::<Vec<u64>>();
-    let (inputs, outputs) = (addresses(&inputs), addresses(&outputs));
-    replay(&*kernel, &Io { inputs: &inputs, outputs: &outputs, workspace: workspace.address() }, gpu)
-}
-
-fn replay(kernel: &dyn Kernel, io: &Io<'_>, gpu: &Gpu) -> Result<f64> {
-    let stream = gpu.stream()?;
-    for _ in 0..3 {
-        kernel.launch(io, *stream)?;
-    }
-    let graph = Graph::capture(*stream, |_| (0..LAUNCHES).try_for_each(|_| kernel.launch(io, *stream)))?;
-    let (start, end) = (Event::timed()?, Event::timed()?);
-    let mut times = Vec::with_capacity(REPLAYS);
-    for _ in 0..REPLAYS {
-        start.record(*stream)?;
-        graph.launch(*stream)?;
-        end.record(*stream)?;
-        end.wait()?;
-        times.push(end.since(&start)? / LAUNCHES as f64);
-    }
-    times.sort_by(f64::total_cmp);
-    Ok(times[REPLAYS / 2])
-}
-
-/// Elements that are made on the host; the rest of a large tensor repeats them.
-const PATTERN: usize = 1 << 20;
-
-/// Device memory with numbers between −½ and ½: a GPU computes faster with zeros than with real data, since fewer bits
-/// change.
-fn numbers(meta: &Meta, gpu: &Gpu) -> Result<Block> {
-    let bytes = meta.bytes();
-    let block = gpu.allocate(bytes)?;
-    let mut state = 0x9E37_79B9_7F4A_7C15u64;
-    let mut next = || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        (state >> 40) as f32 / (1u64 << 24) as f32 - 0.5
-    };
-    let count = meta.shape.numel().min(PATTERN);
-    let pattern: Vec<u8> = match meta.dtype {
-        DType::F32 => (0..count).flat_map(|_| next().to_ne_bytes()).collect(),
-        DType::F16 => (0..count).flat_map(|_| f16::from_f32(next()).to_ne_bytes()).collect(),
-        DType::BF16 => (0..count).flat_map(|_| bf16::from_f32(next()).to_ne_bytes()).collect(),
-        other => return Err(Error::Argument(format!("{other} is not timed"))),
-    };
-    let host = gpu.upload(&pattern)?;
-    let stream = gpu.stream()?;
-    for start in (0..bytes).step_by(pattern.len().max(1)) {
-        let part = pattern.len().min(bytes - start);
-        gpu.copy(host.address(), block.address() + start as u64, part, *stream)?;
-    }
-    drop(stream);
-    gpu.synchronize()?;
-    Ok(block)
+    Bench::new(&inputs, &outputs, kernel.workspace(), gpu)?.carefully(&*kernel)
 }
 
 #[cfg(test)]

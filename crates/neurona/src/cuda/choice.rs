@@ -4,19 +4,16 @@
 
 use super::compiler;
 use super::gpu::Gpu;
-use super::kernel::{Io, Kernel};
-use super::memory::Block;
-use super::transfer::Event;
+use super::kernel::Kernel;
+use super::timing::Bench;
 use crate::graph::ir::Operand;
 use crate::io::atomic;
 use crate::{Error, Result};
-use cudarc::driver::sys;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{LazyLock, Mutex};
-use std::time::Duration;
 
 /// Whose kernels run matrix products and convolutions on a GPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -173,53 +170,32 @@ pub(crate) fn save() {
     }
 }
 
-/// How long a candidate is timed: long enough for the clocks to rise.
-const PATIENCE: Duration = Duration::from_millis(2);
-const ROUNDS: usize = 3;
+/// Of the candidates timed briefly, those this near to the fastest are timed again, longer: the order among them may be
+/// chance, or hold only until the GPU has warmed up.
+const NEAR: f64 = 1.1;
 
 /// Times every candidate on memory of its own and gives the place of the fastest. One that fails is passed over.
 fn fastest(inputs: &[Operand], outputs: &[Operand], candidates: &[Candidate], gpu: &Gpu) -> Result<usize> {
-    let block = |bytes: usize| -> Result<Block> {
-        let block = gpu.allocate(bytes)?;
-        // Zeros would run faster than real data; these bits are a small number in every floating-point type.
-        // SAFETY: the block has this many bytes; it is waited for below before it is used.
-        let code = unsafe { sys::cuMemsetD8_v2(block.address(), 0x3c, bytes.max(1)) };
-        super::driver::check(code, || "fill memory".into())?;
-        Ok(block)
-    };
-    let of = |list: &[Operand]| list.iter().map(|o| block(o.meta.bytes())).collect::<Result<Vec<Block>>>();
-    let (inputs, outputs) = (of(inputs)?, of(outputs)?);
-    let workspace = block(candidates.iter().map(|c| c.kernel.workspace()).max().unwrap_or(0))?;
-    let addresses = |blocks: &[Block]| blocks.iter().map(Block::address).collect::<Vec<u64>>();
-    let (inputs, outputs) = (addresses(&inputs), addresses(&outputs));
-    let io = Io { inputs: &inputs, outputs: &outputs, workspace: workspace.address() };
-    let guard = gpu.stream()?;
-    let (start, end) = (Event::timed()?, Event::timed()?);
-    let time = |kernel: &dyn Kernel, times: usize| -> Result<f64> {
-        start.record(*guard)?;
-        for _ in 0..times {
-            kernel.launch(&io, *guard)?;
+    let workspace = candidates.iter().map(|c| c.kernel.workspace()).max().unwrap_or(0);
+    let bench = Bench::new(inputs, outputs, workspace, gpu)?;
+    let timed = |index: usize, time: &dyn Fn(&dyn Kernel) -> Result<f64>| match time(&*candidates[index].kernel) {
+        Ok(seconds) => {
+            tracing::debug!("{}: {:.1} µs", candidates[index].name, seconds * 1e6);
+            Some((seconds, index))
         }
-        end.record(*guard)?;
-        end.wait()?;
-        Ok(end.since(&start)? / times as f64)
-    };
-    let mut best: Option<(f64, usize)> = None;
-    for (index, candidate) in candidates.iter().enumerate() {
-        let kernel = candidate.kernel.as_ref();
-        let measured = time(kernel, 1).and_then(|_| time(kernel, 1)).and_then(|once| {
-            let times = (PATIENCE.as_secs_f64() / once.max(1e-6)).clamp(1.0, 50.0) as usize;
-            (0..ROUNDS).map(|_| time(kernel, times)).try_fold(f64::INFINITY, |least, t| Ok(least.min(t?)))
-        });
-        match measured {
-            Ok(seconds) => {
-                tracing::debug!("{}: {:.1} µs", candidate.name, seconds * 1e6);
-                if best.is_none_or(|(least, _)| seconds < least) {
-                    best = Some((seconds, index));
-                }
-            }
-            Err(e) => tracing::debug!("{} cannot do it: {e}", candidate.name),
+        Err(e) => {
+            tracing::debug!("{} cannot do it: {e}", candidates[index].name);
+            None
         }
+    };
+    let mut times: Vec<(f64, usize)> =
+        (0..candidates.len()).filter_map(|index| timed(index, &|kernel| bench.briefly(kernel))).collect();
+    times.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let limit = times.first().map_or(0.0, |(least, _)| least * NEAR);
+    times.retain(|(seconds, _)| *seconds <= limit);
+    if times.len() > 1 {
+        times = times.iter().filter_map(|(_, index)| timed(*index, &|kernel| bench.carefully(kernel))).collect();
+        times.sort_by(|a, b| a.0.total_cmp(&b.0));
     }
-    Ok(best.map_or(0, |(_, index)| index))
+    Ok(times.first().map_or(0, |(_, index)| *index))
 }

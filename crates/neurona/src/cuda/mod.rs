@@ -19,6 +19,7 @@ pub(crate) mod product;
 mod report;
 pub(crate) mod runner;
 pub(crate) mod tensor_map;
+mod timing;
 pub(crate) mod transfer;
 pub(crate) mod vendor;
 
