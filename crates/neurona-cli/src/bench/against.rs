@@ -2,7 +2,7 @@
 
 use crate::device::describe;
 use crate::failure::{Failure, Outcome, say};
-use neurona::bench_support::{Pass, Problem, time};
+use neurona::bench_support::{Pass, Problem, times};
 use neurona::{DType, Device, Kernels};
 use serde_json::{Value, json};
 
@@ -126,15 +126,13 @@ pub fn run(device: Device, only: Option<&str>, as_json: bool) -> Outcome {
     let mut rows = Vec::new();
     for (name, kind, dtype, problem) in problems().filter(|(name, ..)| wanted(name)) {
         let vendor = if matches!(problem, Problem::Product { .. }) { cublaslt } else { cudnn };
-        let row = Row {
-            name,
-            kind,
-            dtype,
-            flops: problem.flops(),
-            own: time(&problem, Kernels::Own, gpu)?,
-            vendor: vendor.then(|| time(&problem, Kernels::Vendor, gpu)).transpose()?,
-            auto: time(&problem, Kernels::Auto, gpu)?,
+        let kernels: &[Kernels] = match vendor {
+            true => &[Kernels::Own, Kernels::Auto, Kernels::Vendor],
+            false => &[Kernels::Own, Kernels::Auto],
         };
+        let seconds = times(&problem, kernels, gpu)?;
+        let flops = problem.flops();
+        let row = Row { name, kind, dtype, flops, own: seconds[0], auto: seconds[1], vendor: seconds.get(2).copied() };
         if as_json {
             say(row.json())?
         } else {

@@ -2,6 +2,7 @@
 
 use super::choice::{Kernels, kernels, set_kernels};
 use super::gpu::Gpu;
+use super::kernel::Kernel;
 use super::timing::Bench;
 use crate::cpu::gemm::Activation;
 use crate::graph::ir::{Layout, Operand};
@@ -116,17 +117,27 @@ impl Problem {
     }
 }
 
-/// Seconds of one run on a GPU by these kernels: launches replayed from a graph between two events, the median.
-pub fn time(problem: &Problem, which: Kernels, gpu: usize) -> Result<f64> {
+/// How often each is timed: the middle counts.
+const ROUNDS: usize = 15;
+
+/// Seconds of one run on a GPU by each of these kernels: launches replayed from a graph between two events, by turns.
+pub fn times(problem: &Problem, which: &[Kernels], gpu: usize) -> Result<Vec<f64>> {
     let gpu = Gpu::get(gpu)?;
     gpu.enter()?;
     let (op, inputs, outputs) = problem.op()?;
     let before = kernels();
-    set_kernels(which);
-    let kernel = op.cuda(&inputs, &outputs, gpu);
+    let chosen: Result<Vec<_>> = which
+        .iter()
+        .map(|which| {
+            set_kernels(*which);
+            op.cuda(&inputs, &outputs, gpu)
+        })
+        .collect();
     set_kernels(before);
-    let kernel = kernel?;
-    Bench::new(&inputs, &outputs, kernel.workspace(), gpu)?.carefully(&*kernel)
+    let chosen = chosen?;
+    let workspace = chosen.iter().map(|kernel| kernel.workspace()).max().unwrap_or(0);
+    let racers: Vec<&dyn Kernel> = chosen.iter().map(|kernel| &**kernel).collect();
+    Bench::new(&inputs, &outputs, workspace, gpu)?.race(&racers, ROUNDS)?.into_iter().collect()
 }
 
 #[cfg(test)]
@@ -168,7 +179,7 @@ mod tests {
             return Ok(());
         }
         let product = Problem::Product { dtype: DType::F32, m: 8, n: 8, k: 8, transposed: [false; 2] };
-        assert!(time(&product, Kernels::Own, 0)? > 0.0);
+        assert!(times(&product, &[Kernels::Own, Kernels::Auto], 0)?.iter().all(|seconds| *seconds > 0.0));
         Ok(())
     }
 }

@@ -170,32 +170,38 @@ pub(crate) fn save() {
     }
 }
 
-/// Of the candidates timed briefly, those this near to the fastest are timed again, longer: the order among them may be
-/// chance, or hold only until the GPU has warmed up.
+/// Rounds in which all candidates are timed, and then those that came this near to the fastest: the order among them may
+/// be chance, or hold only until the GPU has warmed up.
+const ROUNDS: usize = 3;
 const NEAR: f64 = 1.1;
+const MORE_ROUNDS: usize = 9;
 
 /// Times every candidate on memory of its own and gives the place of the fastest. One that fails is passed over.
 fn fastest(inputs: &[Operand], outputs: &[Operand], candidates: &[Candidate], gpu: &Gpu) -> Result<usize> {
     let workspace = candidates.iter().map(|c| c.kernel.workspace()).max().unwrap_or(0);
     let bench = Bench::new(inputs, outputs, workspace, gpu)?;
-    let timed = |index: usize, time: &dyn Fn(&dyn Kernel) -> Result<f64>| match time(&*candidates[index].kernel) {
-        Ok(seconds) => {
-            tracing::debug!("{}: {:.1} µs", candidates[index].name, seconds * 1e6);
-            Some((seconds, index))
+    let race = |places: &[usize], rounds: usize| -> Result<Vec<(f64, usize)>> {
+        let kernels: Vec<&dyn Kernel> = places.iter().map(|place| &*candidates[*place].kernel).collect();
+        let mut times = Vec::new();
+        for (place, time) in places.iter().zip(bench.race(&kernels, rounds)?) {
+            let name = &candidates[*place].name;
+            match time {
+                Ok(seconds) => {
+                    tracing::debug!("{name}: {:.1} µs", seconds * 1e6);
+                    times.push((seconds, *place));
+                }
+                Err(e) => tracing::debug!("{name} cannot do it: {e}"),
+            }
         }
-        Err(e) => {
-            tracing::debug!("{} cannot do it: {e}", candidates[index].name);
-            None
-        }
-    };
-    let mut times: Vec<(f64, usize)> =
-        (0..candidates.len()).filter_map(|index| timed(index, &|kernel| bench.briefly(kernel))).collect();
-    times.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let limit = times.first().map_or(0.0, |(least, _)| least * NEAR);
-    times.retain(|(seconds, _)| *seconds <= limit);
-    if times.len() > 1 {
-        times = times.iter().filter_map(|(_, index)| timed(*index, &|kernel| bench.carefully(kernel))).collect();
         times.sort_by(|a, b| a.0.total_cmp(&b.0));
+        Ok(times)
+    };
+    let all: Vec<usize> = (0..candidates.len()).collect();
+    let mut times = race(&all, ROUNDS)?;
+    let limit = times.first().map_or(0.0, |(least, _)| least * NEAR);
+    let near: Vec<usize> = times.iter().filter(|(seconds, _)| *seconds <= limit).map(|(_, place)| *place).collect();
+    if near.len() > 1 {
+        times = race(&near, MORE_ROUNDS)?;
     }
-    Ok(times.first().map_or(0, |(_, index)| *index))
+    Ok(times.first().map_or(0, |(_, place)| *place))
 }

@@ -4,7 +4,7 @@
 
 use super::capture::Graph;
 use super::driver;
-use super::gpu::Gpu;
+use super::gpu::{Gpu, Stream};
 use super::kernel::{Io, Kernel};
 use super::memory::Block;
 use super::transfer::Event;
@@ -15,12 +15,9 @@ use cudarc::driver::sys;
 use half::{bf16, f16};
 use std::time::Duration;
 
-/// Launches in a graph, and graphs that are timed: the middle one counts.
+/// Launches in a graph at most, and how long it should take: long enough for the clocks to rise.
 const LAUNCHES: usize = 20;
-const REPLAYS: usize = 7;
-
-/// How long a graph takes that is timed briefly: long enough for the clocks to rise.
-const BRIEF: Duration = Duration::from_millis(2);
+const LENGTH: Duration = Duration::from_millis(2);
 
 /// Memory that kernels for one problem are timed on.
 pub(super) struct Bench<'a> {
@@ -36,38 +33,67 @@ impl<'a> Bench<'a> {
         Ok(Self { inputs: filled(inputs)?, outputs: filled(outputs)?, workspace: gpu.allocate(workspace)?, gpu })
     }
 
-    /// Seconds of one launch, to tell the fast from the slow.
-    pub(super) fn briefly(&self, kernel: &dyn Kernel) -> Result<f64> {
-        let once = self.replay(kernel, 1, 1)?;
-        let launches = (BRIEF.as_secs_f64() / once.max(1e-6)).clamp(1.0, LAUNCHES as f64) as usize;
-        self.replay(kernel, launches, 3)
-    }
-
-    /// Seconds of one launch, long enough to publish.
-    pub(super) fn carefully(&self, kernel: &dyn Kernel) -> Result<f64> {
-        self.replay(kernel, LAUNCHES, REPLAYS)
-    }
-
-    fn replay(&self, kernel: &dyn Kernel, launches: usize, replays: usize) -> Result<f64> {
+    /// Seconds of one launch of each kernel, the middle of so many rounds. The kernels take turns: a GPU that gets hot
+    /// lowers its clocks, for all of them then.
+    pub(super) fn race(&self, kernels: &[&dyn Kernel], rounds: usize) -> Result<Vec<Result<f64>>> {
         let addresses = |blocks: &[Block]| blocks.iter().map(Block::address).collect::<Vec<u64>>();
         let (inputs, outputs) = (addresses(&self.inputs), addresses(&self.outputs));
         let io = Io { inputs: &inputs, outputs: &outputs, workspace: self.workspace.address() };
         let stream = self.gpu.stream()?;
-        // Libraries load their kernels at the first launch, which cannot be captured.
-        kernel.launch(&io, *stream)?;
-        let graph = Graph::capture(*stream, |_| (0..launches).try_for_each(|_| kernel.launch(&io, *stream)))?;
-        let (start, end) = (Event::timed()?, Event::timed()?);
-        graph.launch(*stream)?;
-        let mut times = Vec::with_capacity(replays);
-        for _ in 0..replays {
-            start.record(*stream)?;
-            graph.launch(*stream)?;
-            end.record(*stream)?;
-            end.wait()?;
-            times.push(end.since(&start)? / launches as f64);
+        let clock = Clock { stream: *stream, start: Event::timed()?, end: Event::timed()? };
+        let mut racers: Vec<Result<Racer>> = kernels.iter().map(|kernel| Racer::new(*kernel, &io, &clock)).collect();
+        for _ in 0..rounds {
+            for racer in &mut racers {
+                if let Ok(Racer { graph, launches, times }) = racer {
+                    match clock.seconds(|| graph.launch(*stream)) {
+                        Ok(seconds) => times.push(seconds / *launches as f64),
+                        Err(e) => *racer = Err(e),
+                    }
+                }
+            }
         }
-        times.sort_by(f64::total_cmp);
-        Ok(times[replays / 2])
+        let middle = |mut times: Vec<f64>| {
+            times.sort_by(f64::total_cmp);
+            times[times.len() / 2]
+        };
+        Ok(racers.into_iter().map(|racer| racer.map(|racer| middle(racer.times))).collect())
+    }
+}
+
+/// A kernel captured some times in a row.
+struct Racer {
+    graph: Graph,
+    launches: usize,
+    times: Vec<f64>,
+}
+
+impl Racer {
+    fn new(kernel: &dyn Kernel, io: &Io<'_>, clock: &Clock) -> Result<Self> {
+        let stream = clock.stream;
+        // Libraries load their kernels at the first launch, which cannot be captured.
+        kernel.launch(io, stream)?;
+        let once = clock.seconds(|| kernel.launch(io, stream))?;
+        let launches = (LENGTH.as_secs_f64() / once.max(1e-6)).clamp(1.0, LAUNCHES as f64) as usize;
+        let graph = Graph::capture(stream, |_| (0..launches).try_for_each(|_| kernel.launch(io, stream)))?;
+        graph.launch(stream)?;
+        Ok(Self { graph, launches, times: Vec::new() })
+    }
+}
+
+struct Clock {
+    stream: Stream,
+    start: Event,
+    end: Event,
+}
+
+impl Clock {
+    /// How long the GPU takes for what `work` adds to the stream.
+    fn seconds(&self, work: impl FnOnce() -> Result<()>) -> Result<f64> {
+        self.start.record(self.stream)?;
+        work()?;
+        self.end.record(self.stream)?;
+        self.end.wait()?;
+        self.end.since(&self.start)
     }
 }
 
