@@ -118,7 +118,7 @@ impl Problem {
 }
 
 /// How often each is timed: the middle counts.
-const ROUNDS: usize = 15;
+const ROUNDS: usize = 31;
 
 /// Seconds of one run on a GPU by each of these kernels: launches replayed from a graph between two events, by turns.
 pub fn times(problem: &Problem, which: &[Kernels], gpu: usize) -> Result<Vec<f64>> {
