@@ -80,6 +80,7 @@ def main():
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=1.5)
+    parser.add_argument("--json", metavar="FILE", help="every figure as a line of JSON, for plot_peers.py")
     parser.add_argument("--torch-side", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("works", nargs="*", metavar="WORK", help=", ".join(WORKS))
     args = parser.parse_args()
@@ -89,12 +90,14 @@ def main():
         return torch_side(args.works[0], args.threads, args.seconds)
 
     settings = ["--threads", str(args.threads), "--seconds", str(args.seconds)]
-    rows, ratios = [], ([], [])
+    rows, ratios, figures = [], ([], []), []
     for work in args.works or WORKS:
         ours, theirs = [], []
         for _ in range(args.rounds):
             ours.append(run([args.neurona, "bench", "--device", "cpu", *settings, "--json", work]))
             theirs.append(run([sys.executable, os.path.abspath(__file__), "--torch-side", *settings, work]))
+        figures += [{"peer": "neurona", "work": work, **row} for row in ours]
+        figures += [{"peer": f"torch{row['version']}", "work": work, **row} for row in theirs]
         cells = [work]
         for kind, kept in zip(("train_per_s", "infer_per_s"), ratios):
             a, b = max(r[kind] for r in ours), max(r[kind] for r in theirs)
@@ -103,6 +106,9 @@ def main():
         cells.append(f"{min(r.get('overhead_us', math.nan) for r in ours):.1f}")
         rows.append(cells)
         print(" ".join(cells), file=sys.stderr, flush=True)
+    if args.json:
+        with open(args.json, "w") as file:
+            file.writelines(json.dumps(row) + "\n" for row in figures)
     mean = lambda values: math.exp(sum(map(math.log, values)) / len(values))
     commit = subprocess.run(["git", "-C", root, "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
     print(f"{cpu_name()}, {args.threads} threads; {datetime.date.today()}; commit {commit}; PyTorch {theirs[-1]['version']}, its faster layout\n")

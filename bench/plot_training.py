@@ -12,19 +12,12 @@ import json
 import math
 import sys
 
+from picture import framed, save
+
 WORKS = {"lab": "tutorial's network", "bn": "course CNN", "mlp784": "MLP 784-512-256-10", "r18": "ResNet-18 (CIFAR)"}
 TYPES = {"float32": "f32", "bfloat16": "bf16", "float16": "f16"}
 
 WIDTH, LEFT, RIGHT, TOP, BAR, GAP = 920, 250, 780, 92, 15, 14
-STYLE = """
-  text { font: 14px system-ui, sans-serif; fill: #1f2328; }
-  .page { fill: #ffffff; } .title { font-size: 18px; font-weight: 600; } .faint { fill: #59636e; font-size: 12px; }
-  .grid { stroke: #d1d9e0; } .neurona { fill: #0072b2; } .torch { fill: #d55e00; } .ratio { font-weight: 600; }
-  @media (prefers-color-scheme: dark) {
-    text { fill: #f0f6fc; } .page { fill: #0d1117; } .faint { fill: #9198a1; } .grid { stroke: #3d444d; }
-    .neurona { fill: #56b4e9; } .torch { fill: #e69f00; }
-  }"""
-
 
 def read(path):
     """(work, batch) -> (Neurona's, PyTorch's) images a second by (type, kernels or mode)."""
@@ -62,16 +55,17 @@ def ratio(times):
 
 def picture(works):
     rows = [(f"{WORKS[work]}, {batch:,}", fastest(neurona), fastest(torch)) for (work, batch), (neurona, torch) in works.items()]
+    about = "Images a second in training on one NVIDIA H200: Neurona and PyTorch 2.11"
+    title = "Training on one H200: images a second (logarithmic), by network and batch"
+    return framed(WIDTH, TOP + (2 * BAR + GAP) * len(rows) + 44, about, title, bars(rows))
+
+
+def bars(rows):
     first = math.floor(math.log10(min(min(a[0], b[0]) for _, a, b in rows)))
     last = math.ceil(math.log10(max(max(a[0], b[0]) for _, a, b in rows)))
     across = lambda speed: LEFT + (math.log10(speed) - first) / (last - first) * (RIGHT - LEFT)
     step = 2 * BAR + GAP
     bottom = TOP + step * len(rows)
-    about = "Images a second in training on one NVIDIA H200: Neurona and PyTorch 2.11"
-    yield f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {bottom + 44}" role="img" aria-label="{about}">'
-    yield f"<style>{STYLE}\n</style>"
-    yield f'<rect class="page" width="{WIDTH}" height="{bottom + 44}" rx="8"/>'
-    yield '<text class="title" x="24" y="34">Training on one H200: images a second (logarithmic), by network and batch</text>'
     other = "PyTorch 2.11, in the same run; each with its fastest numbers and kernels"
     for x, kind, name in ((24, "neurona", "Neurona"), (130, "torch", other)):
         yield f'<rect class="{kind}" x="{x}" y="52" width="14" height="14"/><text x="{x + 22}" y="64">{name}</text>'
@@ -87,11 +81,9 @@ def picture(works):
             yield f'<rect class="{kind}" x="{LEFT}" y="{place}" width="{across(speed) - LEFT:.1f}" height="{BAR - 1}"/>'
             yield f'<text class="faint" x="{across(speed) + 6:.1f}" y="{place + 12}">{speed:,.0f} {dtype}</text>'
         yield f'<text class="ratio" x="{WIDTH - 24}" y="{y + BAR + 5}" text-anchor="end">{ratio(neurona[0] / torch[0])}</text>'
-    yield "</svg>"
 
 
 works = read(sys.argv[1])
 print("\n".join(table(works)))
 if len(sys.argv) > 2:
-    with open(sys.argv[2], "w") as file:
-        file.write("\n".join(picture(works)) + "\n")
+    save(sys.argv[2], picture(works))
