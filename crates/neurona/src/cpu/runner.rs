@@ -6,6 +6,7 @@ use super::team::{Barrier, Team};
 use crate::error::{Error, Result};
 use crate::graph::debug;
 use crate::graph::ir::Operand;
+use crate::graph::lasting::{self, Preparation};
 use crate::graph::plan::{Entry, Home, Machine, Plan, Step};
 use crate::graph::walk::Trace;
 use crate::tensor::{DType, Device};
@@ -52,16 +53,17 @@ impl Runner {
             self.scratch = Storage::zeroed(scratch * self.threads());
         }
         bind(plan, trace, kept, self.arena.buf())?;
+        lasting::prepare(plan, trace, self.arena.buf());
         let scratch_of = |thread: usize| self.scratch.buf().part::<u8>(thread * scratch, scratch);
-        let (steps, table) = (&plan.steps, &plan.table);
+        let (steps, table, begins) = (&plan.steps, &plan.table, &plan.begins);
         if debug::settings().quiet() {
             let alone = self.threads() == 1 || plan.pace.alone();
             let threads = if alone { 1 } else { self.threads() };
             let walk = |thread: usize, barrier: &Barrier| {
                 let scratch = scratch_of(thread);
                 let mut lone = true;
-                for step in steps {
-                    for (phase, &tasks) in step.phases.iter().enumerate() {
+                for (step, &begin) in steps.iter().zip(begins) {
+                    for (phase, &tasks) in step.phases.iter().enumerate().skip(begin) {
                         // Phases of a single task all run on thread 0 and need no barrier between them.
                         if !(lone && tasks <= 1) {
                             barrier.wait();
@@ -78,14 +80,15 @@ impl Runner {
                 self.team.run(&walk)
             }
             plan.pace.ran(start.elapsed());
+            lasting::keep(plan, trace);
             return Ok(());
         }
         let threads = self.threads();
         let mut report = debug::Report::default();
-        for step in steps {
+        for (step, &begin) in steps.iter().zip(begins).filter(|(step, begin)| **begin < step.phases.len()) {
             let start = Instant::now();
             self.team.run(&|thread, barrier| {
-                for (phase, &tasks) in step.phases.iter().enumerate() {
+                for (phase, &tasks) in step.phases.iter().enumerate().skip(begin) {
                     barrier.wait();
                     run_phase(step, table, phase, tasks, thread, threads, scratch_of(thread));
                 }
@@ -99,6 +102,7 @@ impl Runner {
             }
         }
         report.print();
+        lasting::keep(plan, trace);
         Ok(())
     }
 }
@@ -122,9 +126,10 @@ fn run_phase(step: &Step, table: &[Buf], phase: usize, tasks: usize, thread: usi
 
 /// Fills the plan's table with this run's addresses. Those inside the arena stay from run to run.
 fn bind(plan: &mut Plan, trace: &Trace, kept: &[Arc<Storage>], arena: Buf) -> Result<()> {
-    let Plan { table, entries, constants, block, bound, moving, .. } = plan;
+    let Plan { table, entries, constants, block, bound, moving, preparations, .. } = plan;
     if *bound != arena.ptr::<u8>() as usize {
         *bound = arena.ptr::<u8>() as usize;
+        preparations.iter_mut().for_each(Preparation::unbind);
         for (buf, entry) in table.iter_mut().zip(entries.iter()) {
             *buf = match entry.home {
                 Home::Arena(offset) => arena.part::<u8>(offset, entry.bytes),

@@ -3,6 +3,7 @@
 use super::cell::{Cell, CellState};
 use super::node::{GradientSlot, Source};
 use super::plan::{Kept, Plan, write_numbers};
+use super::version::Room;
 use super::walk::Trace;
 use super::{debug, gradient, ir, lower};
 use crate::cpu::runner::Runner;
@@ -59,6 +60,8 @@ pub struct Stats {
     pub replayed: u64,
     /// Bytes of the arenas.
     pub arena: usize,
+    /// Bytes of packed, folded and transformed parameters that are kept on CPU cores for the next inference.
+    pub prepared: usize,
     /// Time spent in kernels.
     pub running: Duration,
     /// Time spent on binding a plan's memory, storing what it computed and letting its graph go. What a step takes
@@ -99,6 +102,7 @@ pub fn stats() -> Stats {
     let gpus = || engine.gpus.values();
     Stats {
         arena: engine.runner.arena_bytes() + gpus().map(|gpu| gpu.arena_bytes()).sum::<usize>(),
+        prepared: Room::taken(),
         near_misses: engine.misses.total,
         captured: gpus().map(|gpu| gpu.captured).sum(),
         replayed: gpus().map(|gpu| gpu.replayed).sum(),

@@ -16,7 +16,7 @@ mod vector;
 
 pub use reference::MatMulReference;
 
-use crate::cpu::kernel::{Io, Kernel, share};
+use crate::cpu::kernel::{Io, Kernel, Prepared, share};
 use micro::{Dot, Start, Tile, dots};
 use num_traits::Float;
 use panel::{Panel, Transposed, pack, packed_width, panels};
@@ -309,6 +309,12 @@ impl Kernel for MatMul {
             Way::Packed { floats, .. } => self.matrices() * floats * size_of::<f32>(),
             _ => 0,
         }
+    }
+
+    fn prepared(&self) -> Option<Prepared> {
+        let MatLayout { row, col, batch } = self.b;
+        let form = ("matrix", vec![self.matrices(), self.n, self.k, row, col, batch]);
+        matches!(self.way, Way::Packed { .. }).then(|| Prepared { inputs: vec![1], form })
     }
 
     fn run(&self, phase: usize, task: usize, io: &Io<'_>) {
