@@ -40,7 +40,7 @@ fn infer(net: &impl Forward, x: &Tensor) -> Result<Vec<u32>> {
     Ok(y.into_iter().map(f32::to_bits).collect())
 }
 
-/// Three inferences in a row give the bits of a network that has never run, with the same parameters.
+/// Inferences in a row give the bits of a network that has never run, with the same parameters.
 fn check(net: &Sequential, x: &Tensor, what: &str) -> Result<()> {
     let fresh = network()?;
     fresh.load_state_dict(&net.state_dict()?, true)?;
@@ -49,6 +49,27 @@ fn check(net: &Sequential, x: &Tensor, what: &str) -> Result<()> {
         assert!(infer(net, x)? == expected, "{what}, inference {run}");
     }
     assert!(stats().prepared > 0, "{what}: nothing was kept");
+    Ok(())
+}
+
+#[test]
+fn what_follows_from_the_batch_is_computed_every_time() -> Result<()> {
+    let _alone = alone();
+    manual_seed(8);
+    // Filters of every size: those that caches hold, and those that they do not.
+    for (channels, size) in [(16, 24), (64, 16), (192, 8)] {
+        let layer = Conv2d::new(channels, channels, 3)?.padding(1);
+        let (mut seen, mut expected) = (Vec::new(), Vec::new());
+        for round in 0..4 {
+            let x = Tensor::randn([16, channels, size, size])?;
+            let again = Conv2d::new(channels, channels, 3)?.padding(1);
+            again.load_state_dict(&layer.state_dict()?, true)?;
+            expected.push(infer(&again, &x)?);
+            seen.push(infer(&layer, &x)?);
+            assert!(seen[round] == expected[round], "{channels} channels, batch {round}");
+        }
+        assert!(stats().prepared > 0 && seen[2] != seen[3]);
+    }
     Ok(())
 }
 

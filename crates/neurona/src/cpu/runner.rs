@@ -55,15 +55,15 @@ impl Runner {
         bind(plan, trace, kept, self.arena.buf())?;
         lasting::prepare(plan, trace, self.arena.buf());
         let scratch_of = |thread: usize| self.scratch.buf().part::<u8>(thread * scratch, scratch);
-        let (steps, table, begins) = (&plan.steps, &plan.table, &plan.begins);
+        let (steps, table) = (&plan.steps, &plan.table);
         if debug::settings().quiet() {
             let alone = self.threads() == 1 || plan.pace.alone();
             let threads = if alone { 1 } else { self.threads() };
             let walk = |thread: usize, barrier: &Barrier| {
                 let scratch = scratch_of(thread);
                 let mut lone = true;
-                for (step, &begin) in steps.iter().zip(begins) {
-                    for (phase, &tasks) in step.phases.iter().enumerate().skip(begin) {
+                for step in steps {
+                    for (phase, &tasks) in step.phases.iter().enumerate().skip(step.begin) {
                         // Phases of a single task all run on thread 0 and need no barrier between them.
                         if !(lone && tasks <= 1) {
                             barrier.wait();
@@ -85,10 +85,10 @@ impl Runner {
         }
         let threads = self.threads();
         let mut report = debug::Report::default();
-        for (step, &begin) in steps.iter().zip(begins).filter(|(step, begin)| **begin < step.phases.len()) {
+        for step in steps.iter().filter(|step| step.begin < step.phases.len()) {
             let start = Instant::now();
             self.team.run(&|thread, barrier| {
-                for (phase, &tasks) in step.phases.iter().enumerate().skip(begin) {
+                for (phase, &tasks) in step.phases.iter().enumerate().skip(step.begin) {
                     barrier.wait();
                     run_phase(step, table, phase, tasks, thread, threads, scratch_of(thread));
                 }

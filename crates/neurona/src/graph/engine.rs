@@ -11,6 +11,7 @@ use crate::cpu::storage::{self, Storage};
 use crate::cuda;
 use crate::tensor::{DType, Device, Tensor};
 use crate::{Error, Result};
+use smallvec::SmallVec;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock};
@@ -310,7 +311,7 @@ fn run(
     runner: &mut On<'_>,
     device: Device,
 ) -> Result<Duration> {
-    let held: Vec<usize> = (0..trace.nodes.len()).filter(|&i| !trace.leaf[i] && trace.held(i)).collect();
+    let held: SmallVec<[usize; 8]> = (0..trace.nodes.len()).filter(|&i| !trace.leaf[i] && trace.held(i)).collect();
     // A node that stays differentiable keeps its graph, and the graph keeps the old values. A run that is checked
     // may stop halfway, and then nothing must have been overwritten.
     let overwrite = !debug::settings().check && held.iter().all(|&i| plan.consumed[i] || !trace.nodes[i].requires_grad);
@@ -320,7 +321,7 @@ fn run(
         device => storage.moved_to(device, storage.bytes()),
     };
     let leaf = |slot: usize| trace.nodes[slot >> 16].state().values[slot & 0xFFFF].clone();
-    let mut kept: Vec<Arc<Storage>> = Vec::with_capacity(plan.kept.len());
+    let mut kept: SmallVec<[Arc<Storage>; 4]> = SmallVec::with_capacity(plan.kept.len());
     for (trace_leaf, offset, dtype) in &plan.numbers {
         if let Source::Numbers(numbers) = &trace.nodes[*trace_leaf].source {
             write_numbers(&mut plan.block[*offset..], numbers, *dtype);

@@ -7,7 +7,7 @@
 use super::ir::{Ir, Kind, Leaf, Value};
 use super::node::Source;
 use super::plan::{Entry, Home, Plan, origin};
-use super::version::{Room, Version};
+use super::version::{Found, Room, Version};
 use super::walk::{Trace, Words};
 use crate::cpu::kernel::Buf;
 use crate::ops::Run;
@@ -148,8 +148,6 @@ pub(crate) struct Preparation {
     done: bool,
     /// In this run: its memory, when it is not in the arena.
     room: Option<Arc<Room>>,
-    /// The versions that the last run which had to make it saw.
-    seen: Box<[u64]>,
     /// Where the table has its places: an address, or 0 for the arena.
     bound: usize,
 }
@@ -167,7 +165,6 @@ impl Preparation {
             step,
             phases,
             form: Arc::new(recipe.words),
-            seen: vec![0; recipe.leaves.len()].into(),
             leaves: recipe.leaves,
             places: Vec::new(),
             bytes: 0,
@@ -180,19 +177,21 @@ impl Preparation {
         }
     }
 
+    /// The numbers of the versions it is made of.
+    fn numbers<'a>(&'a self, trace: &'a Trace) -> impl Iterator<Item = u64> + Clone + 'a {
+        self.leaves.iter().map(|leaf| version(trace, *leaf).number())
+    }
+
     /// Finds what is there, or where to make it.
     fn look(&mut self, trace: &Trace, needed: bool) {
-        let numbers = self.leaves.iter().map(|leaf| version(trace, *leaf).number());
-        let keeps = needed && self.keeps;
-        self.room = if keeps { version(trace, self.leaves[0]).find(&self.form, numbers.clone()) } else { None };
-        self.done = !needed || self.room.is_some();
-        if keeps && !self.done {
-            // Kept from the second time on that the same versions come: where each run has others, as between steps
-            // of training, memory for all that is packed would be taken for nothing.
-            if numbers.clone().eq(self.seen.iter().copied()) {
-                self.room = Room::take(self.bytes);
-            } else {
-                self.seen.iter_mut().zip(numbers).for_each(|(seen, number)| *seen = number);
+        (self.done, self.room) = (!needed, None);
+        if needed && self.keeps {
+            match version(trace, self.leaves[0]).find(&self.form, self.numbers(trace)) {
+                Found::Kept(room) => (self.done, self.room) = (true, Some(room)),
+                Found::Known => self.room = Room::take(self.bytes),
+                // Kept from the second time on that it is made of the same versions: where each run has others, as
+                // between steps of training, memory for all that is packed would be taken for nothing.
+                Found::New => {}
             }
         }
     }
@@ -221,7 +220,7 @@ impl Preparation {
 
 /// Before a run: what is there is bound, and its phases are left out.
 pub(crate) fn prepare(plan: &mut Plan, trace: &Trace, arena: Buf) {
-    let Plan { preparations, begins, table, entries, .. } = plan;
+    let Plan { preparations, steps, table, entries, .. } = plan;
     // Readers come first: they say what is needed.
     for index in (0..preparations.len()).rev() {
         let (upto, later) = preparations.split_at_mut(index + 1);
@@ -229,7 +228,7 @@ pub(crate) fn prepare(plan: &mut Plan, trace: &Trace, arena: Buf) {
         let needed = this.wanted || this.readers.iter().any(|reader| !later[reader - index - 1].done);
         this.look(trace, needed);
         this.bind(table, entries, arena);
-        begins[this.step] = if this.done { this.phases } else { 0 };
+        steps[this.step].begin = if this.done { this.phases } else { 0 };
     }
 }
 
@@ -237,7 +236,7 @@ pub(crate) fn prepare(plan: &mut Plan, trace: &Trace, arena: Buf) {
 pub(crate) fn keep(plan: &mut Plan, trace: &Trace) {
     for preparation in &mut plan.preparations {
         if let Some(room) = preparation.room.take().filter(|_| !preparation.done) {
-            version(trace, preparation.leaves[0]).keep(&preparation.form, &preparation.seen, room);
+            version(trace, preparation.leaves[0]).keep(&preparation.form, preparation.numbers(trace), room);
         }
     }
 }

@@ -86,7 +86,8 @@ impl Node {
         requires_grad: bool,
         place: Place,
     ) -> Arc<Self> {
-        let values = SmallVec::from_elem(None, outputs.len());
+        let values =
+            if outputs.len() == 1 { SmallVec::from_buf([None]) } else { SmallVec::from_elem(None, outputs.len()) };
         Self::with_state(source, outputs, device, requires_grad, place, State { inputs, values, cut: false })
     }
 
@@ -97,8 +98,8 @@ impl Node {
         requires_grad: bool,
         value: Arc<Storage>,
     ) -> Arc<Self> {
-        let state = State { inputs: Inputs::new(), values: SmallVec::from_elem(Some(value), 1), cut: false };
-        Self::with_state(source, SmallVec::from_elem(meta, 1), Some(device), requires_grad, Place::default(), state)
+        let state = State { inputs: Inputs::new(), values: SmallVec::from_buf([Some(value)]), cut: false };
+        Self::with_state(source, SmallVec::from_buf([meta]), Some(device), requires_grad, Place::default(), state)
     }
 
     fn with_state(

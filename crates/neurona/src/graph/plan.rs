@@ -38,6 +38,8 @@ pub(crate) enum Home {
 pub(crate) struct Step {
     pub kernel: Machine,
     pub phases: Vec<usize>,
+    /// The phase that the current run begins with: those before have been done.
+    pub begin: usize,
     pub inputs: std::ops::Range<usize>,
     pub outputs: std::ops::Range<usize>,
     pub workspace: usize,
@@ -161,8 +163,6 @@ pub(crate) struct Plan {
     pub pace: Pace,
     /// What can be left out of later runs.
     pub preparations: Vec<Preparation>,
-    /// For each step, the phase that the current run begins with.
-    pub begins: Vec<usize>,
     /// What the plan keeps on a GPU.
     pub resident: Option<Box<cuda::runner::Resident>>,
 }
@@ -200,7 +200,6 @@ impl Plan {
             scratch: 0,
             pace: Pace::default(),
             preparations: Vec::new(),
-            begins: Vec::new(),
             resident: None,
         };
         // A GPU's plans are captured whole, with whatever they pack.
@@ -258,6 +257,7 @@ impl Plan {
             let bytes = plan.entries[first..end].iter().map(|e| e.bytes).sum();
             plan.steps.push(Step {
                 phases: kernel.phases(),
+                begin: 0,
                 kernel,
                 inputs: first..middle,
                 outputs: middle..end,
@@ -277,7 +277,6 @@ impl Plan {
         let moves = |i: &usize| matches!(plan.entries[*i].home, Home::Kept(_) | Home::Leaf(_));
         plan.moving = (0..plan.entries.len()).filter(moves).collect();
         plan.forbid_overwrites();
-        plan.begins = vec![0; plan.steps.len()];
         plan.preparations = lasting.preparations(ir, &plan);
         Ok(plan)
     }

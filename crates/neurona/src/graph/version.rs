@@ -4,6 +4,7 @@ use super::cell::CellInner;
 use super::walk::Words;
 use crate::cpu::kernel::Buf;
 use crate::cpu::storage::Storage;
+use smallvec::SmallVec;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
@@ -19,13 +20,23 @@ pub(crate) struct Version {
     made: Mutex<Vec<Made>>,
 }
 
-/// What was made of this version and maybe of others.
+/// What a plan makes of this version and maybe of others.
 #[derive(Debug)]
 struct Made {
     form: Arc<Words>,
-    /// The versions it was made of, this one first.
-    numbers: Box<[u64]>,
-    room: Arc<Room>,
+    /// The versions it is made of, this one first.
+    numbers: SmallVec<[u64; 8]>,
+    /// Where it is kept; nowhere as long as it was made only once.
+    room: Option<Arc<Room>>,
+}
+
+/// What is there of what a plan wants to make.
+pub(crate) enum Found {
+    Kept(Arc<Room>),
+    /// It was made before.
+    Known,
+    /// It was never made.
+    New,
 }
 
 fn next() -> u64 {
@@ -53,22 +64,36 @@ impl Version {
         self.made.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    /// What was made in this form of versions with these numbers.
-    pub fn find(&self, form: &Arc<Words>, numbers: impl Iterator<Item = u64> + Clone) -> Option<Arc<Room>> {
-        let made = self.made();
-        let same = |m: &&Made| {
-            (Arc::ptr_eq(&m.form, form) || m.form == *form) && m.numbers.iter().copied().eq(numbers.clone())
-        };
-        made.iter().find(same).map(|m| m.room.clone())
+    /// What was made in this form of versions with these numbers; if nothing was, that it will be. What other versions
+    /// of other cells gave in this form goes.
+    pub fn find(&self, form: &Arc<Words>, numbers: impl Iterator<Item = u64> + Clone) -> Found {
+        let mut made = self.made();
+        match made.iter_mut().find(|m| m.is(form)) {
+            None => made.push(Made { form: form.clone(), numbers: numbers.collect(), room: None }),
+            Some(m) if m.numbers.iter().copied().eq(numbers.clone()) => {
+                return m.room.clone().map_or(Found::Known, Found::Kept);
+            }
+            Some(m) => {
+                m.numbers.clear();
+                m.numbers.extend(numbers);
+                m.room = None;
+            }
+        }
+        Found::New
     }
 
-    /// Keeps what was made in this form, instead of what an earlier version of another cell gave.
-    pub fn keep(&self, form: &Arc<Words>, numbers: &[u64], room: Arc<Room>) {
+    /// Keeps what was made in this form of versions with these numbers.
+    pub fn keep(&self, form: &Arc<Words>, numbers: impl Iterator<Item = u64>, room: Arc<Room>) {
         let mut made = self.made();
-        if numbers.first() == Some(&self.number()) {
-            made.retain(|m| m.form != *form);
-            made.push(Made { form: form.clone(), numbers: numbers.into(), room });
+        if let Some(m) = made.iter_mut().find(|m| m.is(form)).filter(|m| m.numbers.iter().copied().eq(numbers)) {
+            m.room = Some(room);
         }
+    }
+}
+
+impl Made {
+    fn is(&self, form: &Arc<Words>) -> bool {
+        Arc::ptr_eq(&self.form, form) || self.form == *form
     }
 }
 

@@ -2,8 +2,8 @@
 //! activation in the same pass.
 //!
 //! Three ways, chosen by shape: dot products along contiguous rows when few rows meet a
-//! transposed right operand (a linear layer with a small batch: the weights are read once and
-//! never copied); tiles straight from the right operand when it is not transposed and there are
+//! transposed right operand (a linear layer with a small batch in training: the weights are read
+//! once and never copied); tiles straight from the right operand when it is not transposed and there are
 //! few rows; tiles from packed panels otherwise. The left operand is never packed: its values
 //! are broadcast one at a time, so its layout costs little.
 
@@ -54,6 +54,9 @@ pub(crate) const DEPTH: usize = 512;
 
 /// A right operand of so few rows is not packed: a panel of it lies in the L1 cache as it is.
 const SHALLOW: usize = 64;
+
+/// Packed floats that caches hold. Beyond them few rows wait for memory, whichever way they are multiplied.
+const CACHED: usize = 4 << 20;
 
 /// How a product is computed.
 enum Way {
@@ -114,11 +117,27 @@ impl MatMul {
         bias: bool,
         activation: Activation,
     ) -> Self {
+        Self::of(batch, m, n, k, a, b, bias, activation, false)
+    }
+
+    /// The same. Packing costs nothing when the right operand `lasts` from run to run.
+    pub(crate) fn of(
+        batch: usize,
+        m: usize,
+        n: usize,
+        k: usize,
+        a: MatLayout,
+        b: MatLayout,
+        bias: bool,
+        activation: Activation,
+        lasts: bool,
+    ) -> Self {
         let panels = panels(n);
         let tasks = task_count(2 * batch * m * n * k).div_ceil(batch.max(1));
         let dots = dots();
         let tallest = panels.first().map_or(1, |p| p.width.rows());
-        let (way, grid) = if b.col != 1 && a.col == 1 && m <= 8 * dots.len() {
+        let packed = lasts && (m > dots.len() || n * k <= CACHED);
+        let (way, grid) = if b.col != 1 && a.col == 1 && m <= 8 * dots.len() && !packed {
             (Way::Dot, (1, tasks.min(n.div_ceil(4)).max(1)))
         } else {
             let grid = grid(tasks, m, n, m.div_ceil(tallest), panels.len());
