@@ -38,7 +38,8 @@ pub trait Kernel: Send + Sync {
     }
 }
 
-/// Packed or transformed weights: the whole workspace of a kernel, which its first phase fills and later ones read.
+/// Packed or transformed weights: what the first phase of a kernel leaves in its workspace. Later phases read it; should
+/// they write to the workspace too, then elsewhere, and what they write is kept in vain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Prepared {
     /// The inputs, by position, that the first phase reads and no other phase does.

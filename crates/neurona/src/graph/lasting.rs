@@ -96,9 +96,10 @@ impl Lasting {
                 found.push(new);
             } else if let Some(prepared) = step.kernel.prepared().filter(|_| step.phases.len() > 1) {
                 let values: Vec<Value> = prepared.inputs.iter().map(|i| node.inputs[*i]).collect();
-                if let Some(recipe) = self.join(&values, &prepared.form) {
+                let bytes = plan.entries[step.workspace].bytes;
+                if let Some(recipe) = self.join(&values, &(prepared.form, bytes)) {
                     let mut new = Preparation::new(number, 1, recipe);
-                    new.bytes = plan.entries[step.workspace].bytes;
+                    new.bytes = bytes;
                     new.places.push((step.workspace, 0));
                     new.wanted = true;
                     private[number] = prepared.inputs;

@@ -313,7 +313,9 @@ impl Tensor {
         let gradients = self.differentiate(&leaves)?;
         // A gradient that is still pending runs first, so that graphs do not pile up.
         let pending: Vec<Tensor> = found.iter().filter_map(|(slot, _)| slot.get()).collect();
-        engine::force(&pending, &[])?;
+        if !pending.is_empty() {
+            engine::force(&pending, &[])?;
+        }
         drop(pending);
         for ((slot, _), gradient) in found.iter().zip(&gradients) {
             slot.set(match slot.get() {
