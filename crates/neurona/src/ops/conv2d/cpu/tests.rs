@@ -173,6 +173,7 @@ fn winograd_ways() {
         (2, 256, 8, 48, 1),
         (9, 24, 7, 40, 1),
         (1, 512, 4, 64, 1),
+        (3, 300, 5, 307, 1),
     ] {
         check_winograd(Geometry { padding: [padding, padding], ..square(n, c, size, k, 3) });
     }
