@@ -4,16 +4,21 @@
 //! Tiles and filters are transformed, multiplied point by point as 36 matrix products over channels, and transformed
 //! back. The gradient for the input is a convolution too, with filters turned around and channels exchanged.
 
+mod grid;
 mod transform;
+mod weight_grad;
+
+pub(super) use weight_grad::WeightGrad;
 
 use super::Geometry;
 use crate::cpu::gemm::micro::{Start, Tile as Product};
 use crate::cpu::gemm::panel::{Panel, Transposed, packed_width, panels};
 use crate::cpu::gemm::{Activation, task_count};
-use crate::cpu::kernel::{Buf, Io, share};
+use crate::cpu::kernel::{Io, share};
+use grid::Grid;
 use std::ops::Range;
 use std::sync::LazyLock;
-use transform::{Filters, GROUP, OUT, POINTS, SIDE, TAPS, Tile, transforms};
+use transform::{Filters, GROUP, POINTS, TAPS, Tile, transforms};
 
 /// `NEURONA_WINOGRAD=0` switches it off: sums then have the error of plain ones.
 static ON: LazyLock<bool> = LazyLock::new(|| std::env::var("NEURONA_WINOGRAD").map_or(true, |v| v != "0"));
@@ -55,14 +60,9 @@ enum Way {
 pub(super) struct Winograd {
     pass: Pass,
     way: Way,
-    n: usize,
-    size: [usize; 2],
-    out: [usize; 2],
+    grid: Grid,
     c: usize,
     k: usize,
-    padding: [usize; 2],
-    /// Tiles down and across an image.
-    tiles: [usize; 2],
     /// Tiles that a task works on.
     block: usize,
     blocks: usize,
@@ -89,17 +89,15 @@ impl Winograd {
 
     /// The pass in this way, where it is possible.
     pub fn possible(g: Geometry, pass: Pass) -> Option<Self> {
-        let simple = [g.r, g.s] == [TAPS, TAPS] && g.stride == [1, 1] && g.dilation == [1, 1] && g.groups == 1;
-        let something = [g.n, g.c, g.k, g.oh(), g.ow()].iter().all(|&size| size > 0);
-        if !simple || !something || g.padding.iter().any(|&p| p >= TAPS) {
+        if !possible(&g) {
             return None;
         }
         let (size, out, c, k, padding) = match pass {
             Pass::Forward { .. } => ([g.h, g.w], [g.oh(), g.ow()], g.c, g.k, g.padding),
             Pass::InputGrad => ([g.oh(), g.ow()], [g.h, g.w], g.k, g.c, g.padding.map(|p| TAPS - 1 - p)),
         };
-        let tiles = out.map(|size| size.div_ceil(OUT));
-        let total = g.n * tiles[0] * tiles[1];
+        let grid = Grid { n: g.n, size, out, padding };
+        let total = grid.total();
         let (panels, packed_k) = (panels(k), packed_width(k));
         let widest = panels.iter().map(|p| p.width.columns).max()?;
         let tallest = panels.iter().map(|p| p.width.rows()).max()?;
@@ -125,17 +123,12 @@ impl Winograd {
         };
         let a_rows = (0..block).map(|tile| tile * row).collect();
         let c_rows = panels.iter().map(|p| (0..block).map(|tile| tile * p.width.columns).collect()).collect();
-        let n = g.n;
         Some(Winograd {
             pass,
             way,
-            n,
-            size,
-            out,
+            grid,
             c,
             k,
-            padding,
-            tiles,
             block,
             blocks,
             panels,
@@ -149,16 +142,12 @@ impl Winograd {
     }
 
     /// Whether it costs less than plain sums. For each pair of channels a tile costs 72 operations, and the transforms
-    /// of its channels about 400 each; transforming a filter takes the memory as long as about 1,600 operations.
+    /// of its channels about 400 each; transforming a filter takes as long as about 1,200 operations.
     fn faster(&self) -> bool {
-        let tiles = self.total() as f64;
-        let pixels = (self.n * self.out[0] * self.out[1]) as f64;
+        let tiles = self.grid.total() as f64;
+        let pixels = (self.grid.n * self.grid.out[0] * self.grid.out[1]) as f64;
         let (c, k) = (self.c as f64, self.k as f64);
-        self.c.min(self.k) >= 16 && tiles * (72.0 + 400.0 / c + 400.0 / k) + 1600.0 < 0.8 * 18.0 * pixels
-    }
-
-    fn total(&self) -> usize {
-        self.n * self.tiles[0] * self.tiles[1]
+        self.c.min(self.k) >= 16 && tiles * (72.0 + 400.0 / c + 400.0 / k) + 1200.0 < 0.8 * 18.0 * pixels
     }
 
     fn widest(&self) -> usize {
@@ -174,7 +163,7 @@ impl Winograd {
     pub fn workspace(&self) -> usize {
         let floats = match self.way {
             Way::Blocks => self.c * self.packed_k + APART,
-            Way::Panels => self.total() * self.c.next_multiple_of(self.row),
+            Way::Panels => self.grid.total() * self.c.next_multiple_of(self.row),
         };
         POINTS * floats * size_of::<f32>()
     }
@@ -213,7 +202,7 @@ impl Winograd {
 
     /// Transforms a block of tiles, multiplies it by some panels, and transforms the sums back.
     fn some_tiles(&self, task: usize, io: &Io<'_>) {
-        let tiles = share(self.total(), self.blocks, task / self.panel_blocks);
+        let tiles = share(self.grid.total(), self.blocks, task / self.panel_blocks);
         let images = io.scratch.ptr::<f32>();
         let plane = self.block * self.row;
         self.images(tiles.clone(), images, plane, GROUP, io);
@@ -235,14 +224,14 @@ impl Winograd {
 
     /// Transforms some tiles: `[point][group of channels][tile][c]` in the workspace.
     fn all_tiles(&self, task: usize, io: &Io<'_>) {
-        let tiles = share(self.total(), self.pieces, task);
+        let tiles = share(self.grid.total(), self.pieces, task);
         let to = io.workspace.ptr::<f32>().wrapping_add(tiles.start * self.row);
-        self.images(tiles, to, self.plane(), self.total() * self.row, io);
+        self.images(tiles, to, self.plane(), self.grid.total() * self.row, io);
     }
 
     /// Transforms the filters of a panel, some channels at a time, and multiplies a block of tiles by them.
     fn some_filters(&self, task: usize, io: &Io<'_>) {
-        let tiles = share(self.total(), self.blocks, task / self.panel_blocks);
+        let tiles = share(self.grid.total(), self.blocks, task / self.panel_blocks);
         let index = task % self.panel_blocks;
         let panel = &self.panels[index];
         let taps = TAPS * TAPS * (GROUP.min(self.c) + 1) * self.widest();
@@ -252,7 +241,7 @@ impl Winograd {
             let channels = first..self.c.min(first + GROUP);
             let filter_plane = channels.len() * panel.width.columns + APART;
             self.filters(panel, channels.clone(), filters, filter_plane, io);
-            let images = io.workspace.ptr::<f32>().wrapping_add(tiles.start * self.row + first * self.total());
+            let images = io.workspace.ptr::<f32>().wrapping_add(tiles.start * self.row + first * self.grid.total());
             let start = if first == 0 { Start::Zero } else { Start::Sum };
             let (images, filters) = ((images.cast_const(), self.plane()), (filters.cast_const(), filter_plane));
             // SAFETY: filters and sums lie in this thread's scratch, tiles in the workspace, which nobody writes in
@@ -360,36 +349,11 @@ impl Winograd {
         }
     }
 
-    /// Which image a tile is of, and its first output row and column.
-    fn place(&self, tile: usize) -> (usize, [usize; 2]) {
-        let [down, across] = self.tiles;
-        (tile / across / down, [tile / across % down * OUT, tile % across * OUT])
-    }
-
     /// Transforms image tiles, `plane` from point to point and `group` from one [`GROUP`] of channels to the next.
     fn images(&self, tiles: Range<usize>, to: *mut f32, plane: usize, group: usize, io: &Io<'_>) {
-        let [h, w] = self.size;
         for (i, tile) in tiles.enumerate() {
-            let (image, place) = self.place(tile);
-            // Above and to the left of the image lies padding, where the differences wrap around.
-            let [top, left] = [0, 1].map(|side| place[side].wrapping_sub(self.padding[side]));
-            let first = (image * h).wrapping_add(top).wrapping_mul(w).wrapping_add(left).wrapping_mul(self.c);
-            let inside = |side: usize| {
-                let before = self.padding[side].saturating_sub(place[side]);
-                before..(self.size[side] + self.padding[side]).saturating_sub(place[side]).clamp(before, SIDE)
-            };
-            let tile = Tile {
-                image: io.inputs[0].ptr::<f32>().wrapping_add(first),
-                steps: [w * self.c, self.c],
-                rows: inside(0),
-                columns: inside(1),
-                channels: self.c,
-                points: to.wrapping_add(i * self.row),
-                plane,
-                group,
-                bias: std::ptr::null(),
-                relu: false,
-            };
+            let window = self.grid.window(tile, io.inputs[0].ptr(), self.c);
+            let tile = Tile { channels: self.c, points: to.wrapping_add(i * self.row), plane, group, ..window };
             // SAFETY: no task writes an input, and what lies outside of the image is not read; the caller owns what is
             // written.
             unsafe { (transforms().window)(&tile) };
@@ -398,31 +362,34 @@ impl Winograd {
 
     /// Transforms a block's sums for one panel back, and writes the pixels.
     fn pixels(&self, tiles: Range<usize>, index: usize, sums: *mut f32, io: &Io<'_>) {
-        let [oh, ow] = self.out;
         let panel = &self.panels[index];
         let width = panel.width.columns;
         let (bias, relu) = match self.pass {
-            Pass::Forward { bias, activation, .. } => (bias, activation == Activation::Relu),
-            Pass::InputGrad => (false, false),
+            Pass::Forward { bias: true, activation, .. } => {
+                (io.inputs[2].ptr::<f32>().wrapping_add(panel.start).cast_const(), activation == Activation::Relu)
+            }
+            Pass::Forward { activation, .. } => (std::ptr::null(), activation == Activation::Relu),
+            Pass::InputGrad => (std::ptr::null(), false),
         };
-        let bias = if bias { io.inputs[2] } else { Buf::new(std::ptr::null_mut(), 0) }.ptr::<f32>();
+        let y = io.outputs[0].ptr::<f32>().wrapping_add(panel.start);
         for (i, tile) in tiles.enumerate() {
-            let (image, [row, column]) = self.place(tile);
-            let first = ((image * oh + row) * ow + column) * self.k + panel.start;
             let tile = Tile {
-                image: io.outputs[0].ptr::<f32>().wrapping_add(first),
-                steps: [ow * self.k, self.k],
-                rows: 0..OUT.min(oh - row),
-                columns: 0..OUT.min(ow - column),
                 channels: panel.columns,
                 points: sums.wrapping_add(i * width),
                 plane: self.block * width + APART,
-                group: GROUP,
-                bias: if bias.is_null() { bias } else { bias.wrapping_add(panel.start) },
+                bias,
                 relu,
+                ..self.grid.pixels(tile, y, self.k)
             };
             // SAFETY: these columns of this tile's pixels belong to this task, the sums to its thread.
             unsafe { (transforms().pixels)(&tile) };
         }
     }
+}
+
+/// Whether filters are 3×3 and nothing is skipped.
+fn possible(g: &Geometry) -> bool {
+    let simple = [g.r, g.s] == [TAPS, TAPS] && g.stride == [1, 1] && g.dilation == [1, 1] && g.groups == 1;
+    let something = [g.n, g.c, g.k, g.oh(), g.ow()].iter().all(|&size| size > 0);
+    simple && something && g.padding.iter().all(|&p| p < TAPS)
 }
