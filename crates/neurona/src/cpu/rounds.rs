@@ -117,16 +117,18 @@ pub struct Walk<'a> {
     round: u64,
     /// Whether phases of one task have come since.
     lone: bool,
+    /// Whether it has found a thread that had not begun with its tasks: there is no use in leaving them to it.
+    absent: bool,
 }
 
 impl<'a> Walk<'a> {
     /// The way of a thread that shares nothing.
     pub(super) fn alone() -> Self {
-        Walk { rounds: None, thread: 0, round: 0, lone: false }
+        Walk { rounds: None, thread: 0, round: 0, lone: false, absent: false }
     }
 
     pub(super) fn new(rounds: &'a Rounds, thread: usize) -> Self {
-        Walk { rounds: Some(rounds), thread, round: 0, lone: false }
+        Walk { rounds: Some(rounds), thread, round: 0, lone: false, absent: false }
     }
 
     /// The thread's number.
@@ -161,22 +163,20 @@ impl<'a> Walk<'a> {
             done += ranges.run(unit, &mut run);
         }
         rounds.count(done, tasks, self.round);
-        self.help(rounds, &ranges, done == 0, run);
+        // Nobody's word is looked at before it must be: its owner would have to fetch it back.
+        if self.absent || rounds.ended.look(COURTESY, |ended| ended >= self.round).is_none() {
+            self.help(rounds, &ranges, run);
+        }
     }
 
     /// Takes tasks of other threads while there are any.
-    fn help(&self, rounds: &Rounds, ranges: &Ranges, idle: bool, mut run: impl FnMut(usize)) {
-        let (mut done, mut waited) = (0, false);
+    fn help(&mut self, rounds: &Rounds, ranges: &Ranges, mut run: impl FnMut(usize)) {
+        let mut done = 0;
+        self.absent = false;
         for step in 1..ranges.threads {
             let of = (self.thread + step) % ranges.threads;
-            // Who has not begun by now will not for long, unless this thread is just as early.
-            if !waited && (idle || rounds.begun(of, self.round)) {
-                waited = true;
-                if rounds.ended.look(COURTESY, |ended| ended >= self.round).is_some() {
-                    break;
-                }
-            }
             while let Some(unit) = rounds.take(of, self.round, ranges.of(of), false) {
+                self.absent |= !rounds.begun(of, self.round);
                 done += ranges.run(unit, &mut run);
             }
         }
