@@ -1,8 +1,9 @@
 //! Runs plans: binds their addresses, then sends the team through the steps.
 
 use super::kernel::{Buf, Io};
+use super::rounds::Walk;
 use super::storage::Storage;
-use super::team::{Barrier, Team};
+use super::team::Team;
 use crate::error::{Error, Result};
 use crate::graph::debug;
 use crate::graph::ir::Operand;
@@ -57,24 +58,12 @@ impl Runner {
         let scratch_of = |thread: usize| self.scratch.buf().part::<u8>(thread * scratch, scratch);
         let (steps, table) = (&plan.steps, &plan.table);
         if debug::settings().quiet() {
-            let alone = self.threads() == 1 || plan.pace.alone();
-            let threads = if alone { 1 } else { self.threads() };
-            let walk = |thread: usize, barrier: &Barrier| {
-                let scratch = scratch_of(thread);
-                let mut lone = true;
-                for step in steps {
-                    for (phase, &tasks) in step.phases.iter().enumerate().skip(step.begin) {
-                        // Phases of a single task all run on thread 0 and need no barrier between them.
-                        if !(lone && tasks <= 1) {
-                            barrier.wait();
-                        }
-                        lone = tasks <= 1;
-                        run_phase(step, table, phase, tasks, thread, threads, scratch);
-                    }
-                }
+            let walk = |walk: &mut Walk<'_>| {
+                let scratch = scratch_of(walk.thread());
+                steps.iter().for_each(|step| run_step(step, table, walk, scratch));
             };
             let start = Instant::now();
-            if alone {
+            if plan.pace.alone() {
                 self.team.run_alone(&walk)
             } else {
                 self.team.run(&walk)
@@ -83,16 +72,10 @@ impl Runner {
             lasting::keep(plan, trace);
             return Ok(());
         }
-        let threads = self.threads();
         let mut report = debug::Report::default();
         for step in steps.iter().filter(|step| step.begin < step.phases.len()) {
             let start = Instant::now();
-            self.team.run(&|thread, barrier| {
-                for (phase, &tasks) in step.phases.iter().enumerate().skip(step.begin) {
-                    barrier.wait();
-                    run_phase(step, table, phase, tasks, thread, threads, scratch_of(thread));
-                }
-            });
+            self.team.run(&|walk| run_step(step, table, walk, scratch_of(walk.thread())));
             report.add(step, start.elapsed());
             if debug::settings().check {
                 for (buf, operand) in table[step.outputs.clone()].iter().zip(&step.about.outputs) {
@@ -107,10 +90,9 @@ impl Runner {
     }
 }
 
-/// The tasks of one phase that fall to one thread. Neighbouring tasks stay on one thread, and the same
-/// tasks on the same thread from step to step: what one step has left in a core's cache the next finds there.
+/// One thread's share of a step.
 #[inline]
-fn run_phase(step: &Step, table: &[Buf], phase: usize, tasks: usize, thread: usize, threads: usize, scratch: Buf) {
+fn run_step(step: &Step, table: &[Buf], walk: &mut Walk<'_>, scratch: Buf) {
     let io = Io {
         inputs: &table[step.inputs.clone()],
         outputs: &table[step.outputs.clone()],
@@ -118,9 +100,8 @@ fn run_phase(step: &Step, table: &[Buf], phase: usize, tasks: usize, thread: usi
         scratch,
     };
     let Machine::Cpu(kernel) = &step.kernel else { return };
-    // Rounded up, so that a single task falls to thread 0.
-    for task in (tasks * thread).div_ceil(threads)..(tasks * (thread + 1)).div_ceil(threads) {
-        kernel.run(phase, task, &io);
+    for (phase, &tasks) in step.phases.iter().enumerate().skip(step.begin) {
+        walk.phase(tasks, |task| kernel.run(phase, task, &io));
     }
 }
 

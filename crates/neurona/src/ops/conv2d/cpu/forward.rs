@@ -266,7 +266,8 @@ impl Kernel for Forward {
     fn prepared(&self) -> Option<Prepared> {
         let way = match (&self.depthwise, &self.winograd) {
             (Some(_), _) => "filters by channel",
-            (_, Some(_)) => "transformed filters",
+            (_, Some(winograd)) if winograd.filters_first() => "transformed filters",
+            (_, Some(_)) => return None,
             _ => "filters",
         };
         let Geometry { k, r, s, groups, .. } = self.g;

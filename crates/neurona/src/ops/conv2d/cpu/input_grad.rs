@@ -411,7 +411,8 @@ impl Kernel for InputGrad {
     fn prepared(&self) -> Option<Prepared> {
         let way = match (&self.depthwise, &self.winograd) {
             (Some(_), _) => "filters by channel",
-            (_, Some(_)) => "turned and transformed filters",
+            (_, Some(winograd)) if winograd.filters_first() => "turned and transformed filters",
+            (_, Some(_)) => return None,
             _ => "turned filters",
         };
         let Geometry { k, r, s, groups, stride, dilation, .. } = self.g;

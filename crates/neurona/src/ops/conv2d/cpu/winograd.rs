@@ -154,6 +154,11 @@ impl Winograd {
         self.panels.iter().map(|p| p.width.columns).max().unwrap_or(0)
     }
 
+    /// Whether its first phase is about filters.
+    pub fn filters_first(&self) -> bool {
+        self.way == Way::Blocks
+    }
+
     pub fn phases(&self) -> Vec<usize> {
         let first = if self.way == Way::Blocks { self.panels.len() * self.pieces } else { self.pieces };
         vec![first, self.blocks * self.panel_blocks]
