@@ -119,4 +119,5 @@ def main():
     print(f"\nGeometric mean of the ratios: training {mean(ratios[0]):.2f}×, inference {mean(ratios[1]):.2f}×.")
 
 
-main()
+if __name__ == "__main__":
+    main()

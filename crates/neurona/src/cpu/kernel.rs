@@ -26,10 +26,27 @@ pub trait Kernel: Send + Sync {
     /// Computes one task. It must write only the parts of outputs and workspace that belong to this task.
     fn run(&self, phase: usize, task: usize, io: &Io<'_>);
 
+    /// What the first phase makes of inputs that may last from run to run, when that is all it does: a plan then runs it
+    /// once for each version of them.
+    fn prepared(&self) -> Option<Prepared> {
+        None
+    }
+
     /// Arithmetic of one run, for the debug table (multiply and add count as two).
     fn flops(&self) -> u64 {
         0
     }
+}
+
+/// Packed or transformed weights: what the first phase of a kernel leaves in its workspace. Later phases read it; should
+/// they write to the workspace too, then elsewhere, and what they write is kept in vain.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Prepared {
+    /// The inputs, by position, that the first phase reads and no other phase does.
+    pub inputs: Vec<usize>,
+    /// The way of packing, and all sizes that it depends on: of the same inputs, kernels with the same form make the
+    /// same bytes.
+    pub form: (&'static str, Vec<usize>),
 }
 
 /// The memory of one run of a kernel.

@@ -2,10 +2,12 @@
 
 pub mod columns;
 pub mod elementwise;
+mod gate;
 pub mod gemm;
 pub mod kernel;
 pub mod math;
 pub(crate) mod pace;
+mod rounds;
 pub(crate) mod runner;
 pub mod simd;
 pub mod storage;

@@ -1,11 +1,13 @@
 //! Runs plans: binds their addresses, then sends the team through the steps.
 
 use super::kernel::{Buf, Io};
+use super::rounds::Walk;
 use super::storage::Storage;
-use super::team::{Barrier, Team};
+use super::team::Team;
 use crate::error::{Error, Result};
 use crate::graph::debug;
 use crate::graph::ir::Operand;
+use crate::graph::lasting::{self, Preparation};
 use crate::graph::plan::{Entry, Home, Machine, Plan, Step};
 use crate::graph::walk::Trace;
 use crate::tensor::{DType, Device};
@@ -52,44 +54,28 @@ impl Runner {
             self.scratch = Storage::zeroed(scratch * self.threads());
         }
         bind(plan, trace, kept, self.arena.buf())?;
+        lasting::prepare(plan, trace, self.arena.buf());
         let scratch_of = |thread: usize| self.scratch.buf().part::<u8>(thread * scratch, scratch);
         let (steps, table) = (&plan.steps, &plan.table);
         if debug::settings().quiet() {
-            let alone = self.threads() == 1 || plan.pace.alone();
-            let threads = if alone { 1 } else { self.threads() };
-            let walk = |thread: usize, barrier: &Barrier| {
-                let scratch = scratch_of(thread);
-                let mut lone = true;
-                for step in steps {
-                    for (phase, &tasks) in step.phases.iter().enumerate() {
-                        // Phases of a single task all run on thread 0 and need no barrier between them.
-                        if !(lone && tasks <= 1) {
-                            barrier.wait();
-                        }
-                        lone = tasks <= 1;
-                        run_phase(step, table, phase, tasks, thread, threads, scratch);
-                    }
-                }
+            let walk = |walk: &mut Walk<'_>| {
+                let scratch = scratch_of(walk.thread());
+                steps.iter().for_each(|step| run_step(step, table, walk, scratch));
             };
             let start = Instant::now();
-            if alone {
+            if plan.pace.alone() {
                 self.team.run_alone(&walk)
             } else {
                 self.team.run(&walk)
             }
             plan.pace.ran(start.elapsed());
+            lasting::keep(plan, trace);
             return Ok(());
         }
-        let threads = self.threads();
         let mut report = debug::Report::default();
-        for step in steps {
+        for step in steps.iter().filter(|step| step.begin < step.phases.len()) {
             let start = Instant::now();
-            self.team.run(&|thread, barrier| {
-                for (phase, &tasks) in step.phases.iter().enumerate() {
-                    barrier.wait();
-                    run_phase(step, table, phase, tasks, thread, threads, scratch_of(thread));
-                }
-            });
+            self.team.run(&|walk| run_step(step, table, walk, scratch_of(walk.thread())));
             report.add(step, start.elapsed());
             if debug::settings().check {
                 for (buf, operand) in table[step.outputs.clone()].iter().zip(&step.about.outputs) {
@@ -99,14 +85,14 @@ impl Runner {
             }
         }
         report.print();
+        lasting::keep(plan, trace);
         Ok(())
     }
 }
 
-/// The tasks of one phase that fall to one thread. Neighbouring tasks stay on one thread, and the same
-/// tasks on the same thread from step to step: what one step has left in a core's cache the next finds there.
+/// One thread's share of a step.
 #[inline]
-fn run_phase(step: &Step, table: &[Buf], phase: usize, tasks: usize, thread: usize, threads: usize, scratch: Buf) {
+fn run_step(step: &Step, table: &[Buf], walk: &mut Walk<'_>, scratch: Buf) {
     let io = Io {
         inputs: &table[step.inputs.clone()],
         outputs: &table[step.outputs.clone()],
@@ -114,17 +100,17 @@ fn run_phase(step: &Step, table: &[Buf], phase: usize, tasks: usize, thread: usi
         scratch,
     };
     let Machine::Cpu(kernel) = &step.kernel else { return };
-    // Rounded up, so that a single task falls to thread 0.
-    for task in (tasks * thread).div_ceil(threads)..(tasks * (thread + 1)).div_ceil(threads) {
-        kernel.run(phase, task, &io);
+    for (phase, &tasks) in step.phases.iter().enumerate().skip(step.begin) {
+        walk.phase(tasks, |task| kernel.run(phase, task, &io));
     }
 }
 
 /// Fills the plan's table with this run's addresses. Those inside the arena stay from run to run.
 fn bind(plan: &mut Plan, trace: &Trace, kept: &[Arc<Storage>], arena: Buf) -> Result<()> {
-    let Plan { table, entries, constants, block, bound, moving, .. } = plan;
+    let Plan { table, entries, constants, block, bound, moving, preparations, .. } = plan;
     if *bound != arena.ptr::<u8>() as usize {
         *bound = arena.ptr::<u8>() as usize;
+        preparations.iter_mut().for_each(Preparation::unbind);
         for (buf, entry) in table.iter_mut().zip(entries.iter()) {
             *buf = match entry.home {
                 Home::Arena(offset) => arena.part::<u8>(offset, entry.bytes),

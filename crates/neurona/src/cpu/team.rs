@@ -1,78 +1,31 @@
 //! The thread team: all threads walk a plan together, with cheap barriers between phases.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex};
+use super::gate::Gate;
+use super::rounds::{Rounds, Walk};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
-/// How often a waiting thread looks before it sleeps: some tens of microseconds, longer than most phases
-/// take and far shorter than a scheduler's time slice.
-const SPINS: u32 = 4_000;
+/// How long a waiting thread looks before it sleeps, so that loader threads and other processes get the cores: longer
+/// than most phases, and than what a program does between two steps; far shorter than a scheduler's time slice.
+const PATIENCE: Duration = Duration::from_micros(100);
 
-/// A point that all threads must reach before any goes on. Waiters spin briefly, then sleep, so that
-/// loader threads and other processes get the cores.
-pub struct Barrier {
-    threads: usize,
-    spins: u32,
-    arrived: AtomicUsize,
-    round: AtomicU32,
-    sleepers: AtomicUsize,
-    lock: Mutex<()>,
-    wake: Condvar,
-}
-
-impl Barrier {
-    fn new(threads: usize, spins: u32) -> Self {
-        Barrier {
-            threads,
-            spins,
-            arrived: AtomicUsize::new(0),
-            round: AtomicU32::new(0),
-            sleepers: AtomicUsize::new(0),
-            lock: Mutex::new(()),
-            wake: Condvar::new(),
-        }
-    }
-
-    /// Waits until all threads are here.
-    pub fn wait(&self) {
-        if self.threads == 1 {
-            return;
-        }
-        let round = self.round.load(Ordering::Acquire);
-        if self.arrived.fetch_add(1, Ordering::AcqRel) + 1 == self.threads {
-            self.arrived.store(0, Ordering::Relaxed);
-            self.round.store(round.wrapping_add(1), Ordering::SeqCst);
-            // SeqCst on both sides: either this sees the sleeper, or the sleeper sees the new round.
-            if self.sleepers.load(Ordering::SeqCst) > 0 {
-                let _guard = self.lock.lock().unwrap_or_else(|e| e.into_inner());
-                self.wake.notify_all();
-            }
-            return;
-        }
-        for _ in 0..self.spins {
-            if self.round.load(Ordering::Acquire) != round {
-                return;
-            }
-            std::hint::spin_loop();
-        }
-        self.sleepers.fetch_add(1, Ordering::SeqCst);
-        let mut guard = self.lock.lock().unwrap_or_else(|e| e.into_inner());
-        while self.round.load(Ordering::SeqCst) == round {
-            guard = self.wake.wait(guard).unwrap_or_else(|e| e.into_inner());
-        }
-        self.sleepers.fetch_sub(1, Ordering::SeqCst);
-    }
-}
-
-/// The work of one run: called once on every thread with the thread's number.
-type Job<'a> = &'a (dyn Fn(usize, &Barrier) + Sync);
+/// The work of one run: called on every thread that comes in time.
+type Job<'a> = &'a (dyn Fn(&mut Walk<'_>) + Sync);
 
 struct Shared {
-    barrier: Barrier,
-    /// The job of the current run; written by the leader before the starting barrier.
+    rounds: Rounds,
+    /// The number of the run in the upper half; below it whether it is open to workers, and how many are in it.
+    crew: Gate,
+    /// The job of the current run; written by the leader before the run opens.
     job: Mutex<Option<Job<'static>>>,
     stop: AtomicBool,
+    patience: Duration,
 }
+
+const RUN: u64 = 1 << 32;
+const OPEN: u64 = 1 << 31;
 
 /// Ends the process when a kernel panics: the other threads would wait for it for ever, and the memory it
 /// left half-written is not to be trusted. Only a fault in a kernel gets here, never a user's input.
@@ -99,11 +52,13 @@ impl Team {
         let threads = threads.max(1);
         let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
         // With more threads than cores a spinning thread only keeps the one it waits for from running.
-        let spins = if threads > cores { 0 } else { SPINS };
+        let patience = if threads > cores { Duration::ZERO } else { PATIENCE };
         let shared = Arc::new(Shared {
-            barrier: Barrier::new(threads, spins),
+            rounds: Rounds::new(threads, patience),
+            crew: Gate::new(0),
             job: Mutex::new(None),
             stop: AtomicBool::new(false),
+            patience,
         });
         let workers = (1..threads)
             .map_while(|number| {
@@ -112,8 +67,8 @@ impl Team {
             })
             .collect::<Vec<_>>();
         if workers.len() + 1 < threads {
-            // The system refused a thread: the barrier counts on all of them, so start over with fewer.
-            shared.stop.store(true, Ordering::Release);
+            // The system refused a thread: the others could do with fewer, but it will hardly have memory for work.
+            drop(Team { shared, workers });
             return Team::new(1);
         }
         Team { shared, workers }
@@ -126,44 +81,61 @@ impl Team {
 
     /// Runs `job` on the calling thread alone; the others sleep on.
     pub fn run_alone(&mut self, job: Job<'_>) {
-        job(0, &Barrier::new(1, 0));
+        job(&mut Walk::alone());
     }
 
-    /// Runs `job` on all threads and returns when all have ended.
+    /// Runs `job` on all threads and returns when all that have begun it have ended. A worker that does not get to it
+    /// in time is not waited for: the others take its tasks.
     pub fn run(&mut self, job: Job<'_>) {
         if self.workers.is_empty() {
             return self.run_alone(job);
         }
-        // SAFETY: the job outlives this call, and the last barrier below holds it until no thread uses it.
+        let Shared { rounds, crew, patience, .. } = &*self.shared;
+        // SAFETY: the job outlives this call, which ends when the run is closed and no worker is inside.
         let job: Job<'static> = unsafe { std::mem::transmute::<Job<'_>, Job<'static>>(job) };
         *self.shared.job.lock().unwrap_or_else(|e| e.into_inner()) = Some(job);
-        self.shared.barrier.wait();
+        rounds.restart();
+        crew.change(|run| (run + RUN) | OPEN);
+        crew.rouse();
         let guard = EndOnPanic;
-        job(0, &self.shared.barrier);
-        self.shared.barrier.wait();
+        let mut walk = Walk::new(rounds, 0);
+        job(&mut walk);
+        walk.settle();
+        crew.change(|run| run & !OPEN);
+        crew.wait(*patience, |run| run & (OPEN - 1) == 0);
         drop(guard);
     }
 }
 
 fn work(number: usize, shared: &Shared) {
+    let Shared { rounds, crew, patience, .. } = shared;
+    let mut last = 0;
     loop {
-        shared.barrier.wait();
+        let run = crew.wait(*patience, |run| run & OPEN != 0 && run / RUN != last);
         if shared.stop.load(Ordering::Acquire) {
             return;
         }
-        let job = *shared.job.lock().unwrap_or_else(|e| e.into_inner());
-        if let Some(job) = job {
-            let _guard = EndOnPanic;
-            job(number, &shared.barrier);
+        if !crew.replace(run, run + 1) {
+            continue;
         }
-        shared.barrier.wait();
+        last = run / RUN;
+        let job = *shared.job.lock().unwrap_or_else(|e| e.into_inner());
+        let _guard = EndOnPanic;
+        if let Some(job) = job {
+            job(&mut Walk::new(rounds, number));
+        }
+        // The leader waits for the last one.
+        if crew.change(|run| run - 1) & (RUN - 1) == 0 {
+            crew.rouse();
+        }
     }
 }
 
 impl Drop for Team {
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::Release);
-        self.shared.barrier.wait();
+        self.shared.crew.change(|run| (run + RUN) | OPEN);
+        self.shared.crew.rouse();
         for worker in self.workers.drain(..) {
             let _ = worker.join();
         }
@@ -173,22 +145,54 @@ impl Drop for Team {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::atomic::AtomicUsize;
 
     #[test]
-    fn all_threads_meet_at_every_barrier() {
-        for threads in [1, 2, 5] {
+    fn every_task_runs_once_and_after_the_phase_before() {
+        for threads in [1, 2, 5, 16] {
             let mut team = Team::new(threads);
-            for _ in 0..200 {
-                let count = AtomicUsize::new(0);
-                team.run(&|_, barrier| {
-                    for phase in 1..=3 {
-                        count.fetch_add(1, Ordering::SeqCst);
-                        barrier.wait();
-                        assert_eq!(count.load(Ordering::SeqCst), phase * threads);
-                        barrier.wait();
-                    }
-                });
+            let many = 33 + threads * (usize::from(u16::MAX) + 1);
+            for phases in [vec![2, 1, 7, 64, 2], vec![1, 1, 300, 3], vec![0, 16, 17, 1, 0], vec![5, 1, 1, many, 15]] {
+                for _ in 0..if phases.contains(&many) { 2 } else { 50 } {
+                    let counts: Vec<Vec<AtomicUsize>> =
+                        phases.iter().map(|&tasks| (0..tasks).map(|_| AtomicUsize::new(0)).collect()).collect();
+                    let ended: Vec<_> = phases.iter().map(|_| AtomicUsize::new(0)).collect();
+                    team.run(&|walk| {
+                        for (phase, &tasks) in phases.iter().enumerate() {
+                            walk.phase(tasks, |task| {
+                                for before in 0..phase {
+                                    // Relaxed: it is the team that must make these visible.
+                                    assert_eq!(ended[before].load(Ordering::Relaxed), phases[before]);
+                                }
+                                counts[phase][task].fetch_add(1, Ordering::Relaxed);
+                                ended[phase].fetch_add(1, Ordering::Relaxed);
+                            });
+                        }
+                    });
+                    assert!(counts.iter().flatten().all(|count| count.load(Ordering::Relaxed) == 1));
+                }
             }
         }
+    }
+
+    #[test]
+    fn tasks_of_a_thread_that_is_held_up_are_run_by_others() {
+        let mut team = Team::new(2);
+        let (runner, last) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        team.run(&|walk| {
+            let thread = walk.thread();
+            walk.phase(20, |task| match task {
+                // Whoever comes first is held up until all others have run.
+                0 | 10 if runner.swap(thread + 1, Ordering::Relaxed) == 0 => {
+                    while last.load(Ordering::Acquire) < 19 {
+                        std::thread::yield_now();
+                    }
+                }
+                _ => {
+                    last.fetch_add(1, Ordering::Release);
+                }
+            });
+        });
+        assert_eq!(last.load(Ordering::Relaxed), 19);
     }
 }

@@ -75,8 +75,12 @@ impl Problem {
     }
 
     fn op(&self) -> Result<(Op, Vec<Operand>, Vec<Operand>)> {
-        let images = |sizes: [usize; 4], dtype| Operand { meta: Meta::new(sizes, dtype), layout: Layout::ChannelsLast };
-        let plain = |meta: Meta| Operand { meta, layout: Layout::Rows };
+        let images = |sizes: [usize; 4], dtype| Operand {
+            meta: Meta::new(sizes, dtype),
+            layout: Layout::ChannelsLast,
+            lasting: false,
+        };
+        let plain = |meta: Meta| Operand { meta, layout: Layout::Rows, lasting: false };
         let (op, inputs): (Op, Vec<Operand>) = match *self {
             Problem::Convolution { pass, dtype, images: n, channels, size, filters, kernel, stride, padding } => {
                 if size + 2 * padding < kernel || stride == 0 {
@@ -109,7 +113,9 @@ impl Problem {
         };
         let metas: Vec<&Meta> = inputs.iter().map(|operand| &operand.meta).collect();
         let outputs = op.outputs(&metas)?.into_iter().map(|meta| match (meta.shape.len(), meta.dtype) {
-            (4, _) if !matches!(op, Op::Conv2dWeightGrad(_)) => Operand { meta, layout: Layout::ChannelsLast },
+            (4, _) if !matches!(op, Op::Conv2dWeightGrad(_)) => {
+                Operand { meta, layout: Layout::ChannelsLast, lasting: false }
+            }
             _ => plain(meta),
         });
         let outputs = outputs.collect();

@@ -2,6 +2,7 @@
 
 use super::engine;
 use super::node::{GradientSlot, Node, Source};
+use super::version::Version;
 use crate::cpu::storage::Storage;
 use crate::cuda::Gpu;
 use crate::tensor::{Device, Meta, Tensor};
@@ -199,7 +200,11 @@ impl CellState {
         self.unstage();
         let own = self.leaf.node.state().values[0].clone();
         // Written in place, which happens only when nobody else has the leaf: it now stands for the new version.
-        if !own.is_some_and(|own| Arc::ptr_eq(&own, storage)) {
+        if own.is_some_and(|own| Arc::ptr_eq(&own, storage)) {
+            if let Source::Cell(version) = &self.leaf.node.source {
+                version.renew();
+            }
+        } else {
             let (meta, device) = (self.leaf.meta().clone(), self.leaf.device());
             self.leaf = leaf(Arc::downgrade(&cell.0), meta, device, cell.requires_grad(), storage.clone());
         }
@@ -207,5 +212,5 @@ impl CellState {
 }
 
 fn leaf(cell: Weak<CellInner>, meta: Meta, device: Device, requires_grad: bool, storage: Arc<Storage>) -> Tensor {
-    Tensor { node: Node::with_value(Source::Cell(cell), meta, device, requires_grad, storage), out: 0 }
+    Tensor { node: Node::with_value(Source::Cell(Version::new(cell)), meta, device, requires_grad, storage), out: 0 }
 }

@@ -3,6 +3,7 @@
 use super::cell::{Cell, CellState};
 use super::node::{GradientSlot, Source};
 use super::plan::{Kept, Plan, write_numbers};
+use super::version::Room;
 use super::walk::Trace;
 use super::{debug, gradient, ir, lower};
 use crate::cpu::runner::Runner;
@@ -10,6 +11,7 @@ use crate::cpu::storage::{self, Storage};
 use crate::cuda;
 use crate::tensor::{DType, Device, Tensor};
 use crate::{Error, Result};
+use smallvec::SmallVec;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock};
@@ -59,6 +61,8 @@ pub struct Stats {
     pub replayed: u64,
     /// Bytes of the arenas.
     pub arena: usize,
+    /// Bytes of packed, folded and transformed parameters that are kept on CPU cores for the next inference.
+    pub prepared: usize,
     /// Time spent in kernels.
     pub running: Duration,
     /// Time spent on binding a plan's memory, storing what it computed and letting its graph go. What a step takes
@@ -99,6 +103,7 @@ pub fn stats() -> Stats {
     let gpus = || engine.gpus.values();
     Stats {
         arena: engine.runner.arena_bytes() + gpus().map(|gpu| gpu.arena_bytes()).sum::<usize>(),
+        prepared: Room::taken(),
         near_misses: engine.misses.total,
         captured: gpus().map(|gpu| gpu.captured).sum(),
         replayed: gpus().map(|gpu| gpu.replayed).sum(),
@@ -306,7 +311,7 @@ fn run(
     runner: &mut On<'_>,
     device: Device,
 ) -> Result<Duration> {
-    let held: Vec<usize> = (0..trace.nodes.len()).filter(|&i| !trace.leaf[i] && trace.held(i)).collect();
+    let held: SmallVec<[usize; 8]> = (0..trace.nodes.len()).filter(|&i| !trace.leaf[i] && trace.held(i)).collect();
     // A node that stays differentiable keeps its graph, and the graph keeps the old values. A run that is checked
     // may stop halfway, and then nothing must have been overwritten.
     let overwrite = !debug::settings().check && held.iter().all(|&i| plan.consumed[i] || !trace.nodes[i].requires_grad);
@@ -316,7 +321,7 @@ fn run(
         device => storage.moved_to(device, storage.bytes()),
     };
     let leaf = |slot: usize| trace.nodes[slot >> 16].state().values[slot & 0xFFFF].clone();
-    let mut kept: Vec<Arc<Storage>> = Vec::with_capacity(plan.kept.len());
+    let mut kept: SmallVec<[Arc<Storage>; 4]> = SmallVec::with_capacity(plan.kept.len());
     for (trace_leaf, offset, dtype) in &plan.numbers {
         if let Source::Numbers(numbers) = &trace.nodes[*trace_leaf].source {
             write_numbers(&mut plan.block[*offset..], numbers, *dtype);

@@ -35,6 +35,8 @@ pub struct Operand {
     pub meta: Meta,
     /// Order in memory.
     pub layout: Layout,
+    /// It stays the same from run to run, as parameters do in inference: what a kernel prepares of it is kept.
+    pub lasting: bool,
 }
 
 impl Operand {
@@ -98,7 +100,7 @@ impl Ir {
     }
 
     pub fn operand(&self, v: Value) -> Operand {
-        Operand { meta: self.meta(v).clone(), layout: self.layout(v) }
+        Operand { meta: self.meta(v).clone(), layout: self.layout(v), lasting: false }
     }
 
     /// The values that must outlive the plan.

@@ -1,13 +1,13 @@
 //! A node of the graph: one op applied to its inputs, with what is known of its results.
 
-use super::cell::CellInner;
+use super::version::Version;
 use crate::cpu::storage::Storage;
 use crate::error::Place;
 use crate::ops::Op;
 use crate::tensor::{Device, Meta, Number, Tensor};
 use smallvec::SmallVec;
 use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// Most ops have one result.
 pub(crate) type Metas = SmallVec<[Meta; 1]>;
@@ -22,7 +22,7 @@ pub(crate) enum Source {
     /// Given by the user; the value is there from the start.
     Data,
     /// The value that a cell had at one version.
-    Cell(Weak<CellInner>),
+    Cell(Version),
     /// Given by the user, with a gradient of its own.
     Variable(Arc<GradientSlot>),
     /// Plain numbers that a plan takes as inputs: learning rates, factors, random keys.
@@ -86,7 +86,8 @@ impl Node {
         requires_grad: bool,
         place: Place,
     ) -> Arc<Self> {
-        let values = SmallVec::from_elem(None, outputs.len());
+        let values =
+            if outputs.len() == 1 { SmallVec::from_buf([None]) } else { SmallVec::from_elem(None, outputs.len()) };
         Self::with_state(source, outputs, device, requires_grad, place, State { inputs, values, cut: false })
     }
 
@@ -97,8 +98,8 @@ impl Node {
         requires_grad: bool,
         value: Arc<Storage>,
     ) -> Arc<Self> {
-        let state = State { inputs: Inputs::new(), values: SmallVec::from_elem(Some(value), 1), cut: false };
-        Self::with_state(source, SmallVec::from_elem(meta, 1), Some(device), requires_grad, Place::default(), state)
+        let state = State { inputs: Inputs::new(), values: SmallVec::from_buf([Some(value)]), cut: false };
+        Self::with_state(source, SmallVec::from_buf([meta]), Some(device), requires_grad, Place::default(), state)
     }
 
     fn with_state(
@@ -129,7 +130,7 @@ impl Node {
     pub fn gradient_slot(&self) -> Option<Arc<GradientSlot>> {
         match &self.source {
             Source::Variable(slot) => Some(slot.clone()),
-            Source::Cell(cell) => cell.upgrade().map(|cell| cell.gradient.clone()),
+            Source::Cell(version) => version.cell.upgrade().map(|cell| cell.gradient.clone()),
             _ => None,
         }
     }

@@ -1,9 +1,10 @@
 //! A plan: the steps in order, and where every value lives. Made once for a graph, run for every batch.
 
 use super::ir::{Ir, Kind, Leaf, Operand, Value};
+use super::lasting::{Lasting, Preparation};
 use super::node::Source;
 use super::walk::{Trace, Words};
-use crate::cpu::kernel::{Buf, Kernel};
+use crate::cpu::kernel::{Buf, Kernel, Prepared};
 use crate::cpu::pace::Pace;
 use crate::cpu::storage::Storage;
 use crate::cuda;
@@ -37,6 +38,8 @@ pub(crate) enum Home {
 pub(crate) struct Step {
     pub kernel: Machine,
     pub phases: Vec<usize>,
+    /// The phase that the current run begins with: those before have been done.
+    pub begin: usize,
     pub inputs: std::ops::Range<usize>,
     pub outputs: std::ops::Range<usize>,
     pub workspace: usize,
@@ -79,6 +82,14 @@ impl Machine {
         match self {
             Machine::Cpu(kernel) => kernel.scratch(),
             Machine::Cuda(_) => 0,
+        }
+    }
+
+    /// What the first phase makes of lasting inputs.
+    pub fn prepared(&self) -> Option<Prepared> {
+        match self {
+            Machine::Cpu(kernel) => kernel.prepared(),
+            Machine::Cuda(_) => None,
         }
     }
 
@@ -150,6 +161,8 @@ pub(crate) struct Plan {
     pub arena: usize,
     pub scratch: usize,
     pub pace: Pace,
+    /// What can be left out of later runs.
+    pub preparations: Vec<Preparation>,
     /// What the plan keeps on a GPU.
     pub resident: Option<Box<cuda::runner::Resident>>,
 }
@@ -186,8 +199,11 @@ impl Plan {
             arena: 0,
             scratch: 0,
             pace: Pace::default(),
+            preparations: Vec::new(),
             resident: None,
         };
+        // A GPU's plans are captured whole, with whatever they pack.
+        let lasting = if device == Device::Cpu { Lasting::new(ir, trace) } else { Lasting::default() };
         let mut homes: HashMap<Value, Home> = HashMap::new();
         plan.place_leaves(ir, trace, &mut homes);
         plan.place_kept(ir, &mut homes);
@@ -198,7 +214,8 @@ impl Plan {
             if let Run::View = op.run() {
                 continue;
             }
-            let inputs: Vec<Operand> = node.inputs.iter().map(|v| ir.operand(*v)).collect();
+            let inputs: Vec<Operand> =
+                node.inputs.iter().map(|v| Operand { lasting: lasting.has(*v), ..ir.operand(*v) }).collect();
             let outputs: Vec<Operand> =
                 (0..node.outputs.len()).map(|out| ir.operand(Value { node: index, out })).collect();
             let kernel = match ready.remove(&index) {
@@ -240,6 +257,7 @@ impl Plan {
             let bytes = plan.entries[first..end].iter().map(|e| e.bytes).sum();
             plan.steps.push(Step {
                 phases: kernel.phases(),
+                begin: 0,
                 kernel,
                 inputs: first..middle,
                 outputs: middle..end,
@@ -259,6 +277,7 @@ impl Plan {
         let moves = |i: &usize| matches!(plan.entries[*i].home, Home::Kept(_) | Home::Leaf(_));
         plan.moving = (0..plan.entries.len()).filter(moves).collect();
         plan.forbid_overwrites();
+        plan.preparations = lasting.preparations(ir, &plan);
         Ok(plan)
     }
 
@@ -399,7 +418,7 @@ pub(crate) fn leaf_slot(node: usize, out: usize) -> usize {
 }
 
 /// The value whose memory this one is: views have none of their own.
-fn origin(ir: &Ir, mut v: Value) -> Value {
+pub(crate) fn origin(ir: &Ir, mut v: Value) -> Value {
     while let Kind::Op(op) = &ir.nodes[v.node].kind {
         match op.run() {
             Run::View => v = ir.nodes[v.node].inputs[0],

@@ -184,8 +184,8 @@ impl Trace {
                 self.words.write_usize(meta.shape.len() << 8 | meta.dtype as usize);
                 self.words.0.extend(meta.shape.iter().map(|&n| n as u64));
             }
-            if let Source::Cell(cell) = &node.source
-                && let Some(inner) = cell.upgrade()
+            if let Source::Cell(version) = &node.source
+                && let Some(inner) = version.cell.upgrade()
             {
                 let cell = Cell(inner);
                 let state = cell.state();
@@ -272,6 +272,11 @@ pub(crate) struct Words(Vec<u64>);
 impl Words {
     fn clear(&mut self) {
         self.0.clear();
+    }
+
+    /// Adds the words of another.
+    pub fn append(&mut self, other: &Words) {
+        self.0.extend(&other.0);
     }
 
     /// The one place where two lines of the same length differ, if there is just one.

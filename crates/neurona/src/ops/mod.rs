@@ -141,7 +141,7 @@ impl At<'_> {
 
 /// One result of this meta.
 pub(crate) fn one(meta: Meta) -> Result<Metas> {
-    Ok(SmallVec::from_elem(meta, 1))
+    Ok(SmallVec::from_buf([meta]))
 }
 
 /// A kernel that is generic over f32 and f64, for the element type at hand (16-bit floats come as f32).

@@ -45,7 +45,7 @@ impl PoolOptions {
         if kernel.contains(&0) || stride.contains(&0) {
             return Err("window and stride must be at least 1".into());
         }
-        if [kernel, stride, padding].concat().iter().any(|&size| size > LARGEST) {
+        if [kernel, stride, padding].as_flattened().iter().any(|&size| size > LARGEST) {
             return Err(format!("window, stride and padding must be at most {LARGEST}"));
         }
         if padding[0] > kernel[0] / 2 || padding[1] > kernel[1] / 2 {

@@ -108,8 +108,7 @@ pub(crate) fn here() -> Place {
 impl Tensor {
     /// Adds an op's node; its results' shapes are checked now, at the caller's line.
     #[track_caller]
-    pub(crate) fn apply_all(op: impl Into<Op>, inputs: &[&Tensor]) -> Result<SmallVec<[Tensor; 2]>> {
-        let op = op.into();
+    fn add_node(op: Op, inputs: &[&Tensor]) -> Result<Arc<Node>> {
         let place = here();
         let metas: SmallVec<[&Meta; 4]> = inputs.iter().map(|t| t.meta()).collect();
         let checked = op.outputs(&metas).and_then(|outputs| {
@@ -127,18 +126,22 @@ impl Tensor {
             let problem = format!("operands are on {one} and on {other}; move one with `to`");
             return Err(Error::op(op.name(), problem).at(place));
         }
-        let inputs: Inputs = inputs.iter().map(|t| (*t).clone()).collect();
-        let count = outputs.len();
-        let node = Node::new(Source::Op(op), inputs, outputs, device, requires_grad, place);
-        Ok((0..count).map(|out| Tensor { node: node.clone(), out }).collect())
+        let mut operands = Inputs::with_capacity(inputs.len());
+        inputs.iter().for_each(|t| operands.push((*t).clone()));
+        Ok(Node::new(Source::Op(op), operands, outputs, device, requires_grad, place))
     }
 
-    /// The same for an op whose first result is all that the caller wants.
+    /// All results of an op.
+    #[track_caller]
+    pub(crate) fn apply_all(op: impl Into<Op>, inputs: &[&Tensor]) -> Result<SmallVec<[Tensor; 2]>> {
+        let node = Self::add_node(op.into(), inputs)?;
+        Ok((0..node.outputs.len()).map(|out| Tensor { node: node.clone(), out }).collect())
+    }
+
+    /// The first result of an op.
     #[track_caller]
     pub(crate) fn apply(op: impl Into<Op>, inputs: &[&Tensor]) -> Result<Tensor> {
-        let mut results = Self::apply_all(op, inputs)?;
-        results.truncate(1);
-        Ok(results.remove(0))
+        Ok(Tensor { node: Self::add_node(op.into(), inputs)?, out: 0 })
     }
 
     /// An error of a method made of several ops, at the caller's line.
@@ -310,7 +313,9 @@ impl Tensor {
         let gradients = self.differentiate(&leaves)?;
         // A gradient that is still pending runs first, so that graphs do not pile up.
         let pending: Vec<Tensor> = found.iter().filter_map(|(slot, _)| slot.get()).collect();
-        engine::force(&pending, &[])?;
+        if !pending.is_empty() {
+            engine::force(&pending, &[])?;
+        }
         drop(pending);
         for ((slot, _), gradient) in found.iter().zip(&gradients) {
             slot.set(match slot.get() {

@@ -13,8 +13,15 @@ use super::DType;
 /// let s = Shape::from([2, 3]);
 /// assert_eq!((s.len(), s.numel(), s.to_string().as_str()), (2, 6, "[2, 3]"));
 /// ```
-#[derive(Clone, PartialEq, Eq, Hash, Default)]
+#[derive(PartialEq, Eq, Hash, Default)]
 pub struct Shape(SmallVec<[usize; 4]>);
+
+/// Every op that is traced copies shapes: as one block of memory, which the derived way (number by number) would not.
+impl Clone for Shape {
+    fn clone(&self) -> Self {
+        Shape(SmallVec::from_slice(&self.0))
+    }
+}
 
 /// What is known of a tensor before anything is computed.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -103,12 +110,12 @@ impl FromIterator<usize> for Shape {
 }
 impl<const N: usize> From<[usize; N]> for Shape {
     fn from(s: [usize; N]) -> Self {
-        Shape(s.iter().copied().collect())
+        Shape(SmallVec::from_slice(&s))
     }
 }
 impl From<&[usize]> for Shape {
     fn from(s: &[usize]) -> Self {
-        Shape(s.into())
+        Shape(SmallVec::from_slice(s))
     }
 }
 impl From<Vec<usize>> for Shape {

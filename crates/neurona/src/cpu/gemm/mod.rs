@@ -2,24 +2,32 @@
 //! activation in the same pass.
 //!
 //! Three ways, chosen by shape: dot products along contiguous rows when few rows meet a
-//! transposed right operand (a linear layer with a small batch: the weights are read once and
-//! never copied); tiles straight from the right operand when it is not transposed and there are
+//! transposed right operand (a linear layer with a small batch in training: the weights are read
+//! once and never copied); tiles straight from the right operand when it is not transposed and there are
 //! few rows; tiles from packed panels otherwise. The left operand is never packed: its values
 //! are broadcast one at a time, so its layout costs little.
+//! transposed right operand (a linear layer with a small batch: the weights are read once and
+//! never copied); tiles straight from the right operand when it is not transposed and there are
+//! few rows; tiles from packed panels otherwise. The left operand's values are broadcast one at a
+//! time, so its layout costs little, and it is packed only where its rows would push each other
+//! out of the L1 cache.
 
 pub(crate) mod micro;
+mod packing;
 pub(crate) mod panel;
 mod reference;
 #[cfg(test)]
 pub(crate) mod tests;
-mod vector;
+pub(crate) mod vector;
 
 pub use reference::MatMulReference;
 
-use crate::cpu::kernel::{Io, Kernel, share};
+use crate::cpu::kernel::{Io, Kernel, Prepared, share};
 use micro::{Dot, Start, Tile, dots};
 use num_traits::Float;
-use panel::{Panel, Transposed, pack, packed_width, panels};
+use packing::Packing;
+use panel::{Panel, panels};
+use std::ops::Range;
 
 /// What happens to a result before it is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -52,14 +60,20 @@ pub struct MatLayout {
 /// L2 cache beside the rows it meets.
 pub(crate) const DEPTH: usize = 512;
 
+/// Rows of the left operand that meet one panel after the other: of `DEPTH` steps they lie in the L2 cache.
+const HIGH: usize = 128;
+
 /// A right operand of so few rows is not packed: a panel of it lies in the L1 cache as it is.
 const SHALLOW: usize = 64;
+
+/// Packed floats that caches hold. Beyond them few rows wait for memory, whichever way they are multiplied.
+const CACHED: usize = 4 << 20;
 
 /// How a product is computed.
 enum Way {
     Dot,
     Straight,
-    Packed { pieces: usize, floats: usize },
+    Packed(Packing),
 }
 
 /// A matrix product with `f32` elements: inputs `a`, `b` and, when asked, a bias of `n`;
@@ -114,129 +128,101 @@ impl MatMul {
         bias: bool,
         activation: Activation,
     ) -> Self {
+        Self::of(batch, m, n, k, a, b, bias, activation, false)
+    }
+
+    /// The same. Packing costs nothing when the right operand `lasts` from run to run.
+    pub(crate) fn of(
+        batch: usize,
+        m: usize,
+        n: usize,
+        k: usize,
+        a: MatLayout,
+        b: MatLayout,
+        bias: bool,
+        activation: Activation,
+        lasts: bool,
+    ) -> Self {
         let panels = panels(n);
         let tasks = task_count(2 * batch * m * n * k).div_ceil(batch.max(1));
         let dots = dots();
         let tallest = panels.first().map_or(1, |p| p.width.rows());
-        let (way, grid) = if b.col != 1 && a.col == 1 && m <= 8 * dots.len() {
+        let packed = lasts && (m > dots.len() || n * k <= CACHED);
+        let (way, grid) = if b.col != 1 && a.col == 1 && m <= 8 * dots.len() && !packed {
             (Way::Dot, (1, tasks.min(n.div_ceil(4)).max(1)))
         } else {
             let grid = grid(tasks, m, n, m.div_ceil(tallest), panels.len());
             if b.col == 1 && (m <= 4 * tallest || k <= SHALLOW) {
                 (Way::Straight, grid)
             } else {
-                let matrices = if b.batch == 0 { 1 } else { batch };
-                let floats = packed_width(n) * k;
-                let units = (matrices * panels.len()).max(1);
-                let pieces = (matrices * floats / 16_384).clamp(1, 64).div_ceil(units);
-                (Way::Packed { pieces: pieces.min(k.max(1)), floats }, grid)
+                (Way::Packed(Packing::new(batch, m, n, k, a, b, lasts)), grid)
             }
         };
-        let a_rows = (0..m).map(|i| i * a.row).collect();
+        let a_row = if let Way::Packed(packing) = &way { packing.left_row() } else { a.row };
+        let a_rows = (0..m).map(|i| i * a_row).collect();
         let c_rows = (0..m).map(|i| i * n).collect();
         MatMul { batch, m, n, k, a, b, bias, activation, way, grid, panels, a_rows, c_rows }
     }
 
-    /// Matrices of the right operand that differ.
-    fn matrices(&self) -> usize {
-        if self.b.batch == 0 { self.batch.min(1) } else { self.batch }
-    }
-
-    fn pack(&self, task: usize, pieces: usize, floats: usize, io: &Io<'_>) {
-        let (unit, piece) = (task / pieces, task % pieces);
-        let (matrix, panel) = (unit / self.panels.len(), &self.panels[unit % self.panels.len()]);
-        let steps = share(self.k, pieces, piece);
-        if steps.is_empty() {
-            return;
-        }
-        let width = panel.width.columns;
-        let at = matrix * floats + self.packed_at(panel);
-        let from = matrix * self.b.batch + panel.start * self.b.col;
-        if self.b.col == 1 {
-            let from = from + steps.start * self.b.row;
-            // SAFETY: no task writes an input, and each packs its own steps of its own panel.
-            let (b, out) = unsafe {
-                let steps = at + steps.start * width..at + steps.end * width;
-                (io.inputs[1].slice::<f32>(), io.workspace.slice_mut(steps))
-            };
-            pack(out, width, panel.columns, &b[from..], self.b.row);
-            return;
-        }
-        let transposed = Transposed {
-            source: io.inputs[1].ptr::<f32>().wrapping_add(from),
-            stride: self.b.col,
-            columns: panel.columns,
-            taps: 1,
-            groups: self.k,
-            step: width,
-            width,
-            range: steps,
-        };
-        // SAFETY: as above.
-        unsafe { transposed.pack(io.workspace.ptr::<f32>().wrapping_add(at)) };
-    }
-
-    /// Where a panel starts in its matrix's packed form: those before it are full.
-    fn packed_at(&self, panel: &Panel) -> usize {
-        panel.start * self.k
-    }
-
-    fn tiles(&self, task: usize, packed: Option<usize>, io: &Io<'_>) {
+    fn tiles(&self, task: usize, io: &Io<'_>) {
         let (rows, columns) = self.grid;
         let (matrix, block) = (task / (rows * columns), task % (rows * columns));
-        let (row, column) = (block / columns, block % columns);
+        // Neighbouring tasks share columns: what a thread reads again and again is then its own part of the right
+        // operand, which mostly it has packed itself.
+        let (row, column) = (block % rows, block / rows);
         let rows = share(self.m, rows, row);
-        let a: *const f32 = io.inputs[0].ptr();
-        let c: *mut f32 = io.outputs[0].ptr();
+        let panels = &self.panels[share(self.panels.len(), columns, column)];
         let blocks = self.k.div_ceil(DEPTH).max(1);
+        let chunks = rows.len().div_ceil(HIGH);
         for depth in 0..blocks {
             let steps = share(self.k, blocks, depth);
-            for panel in &self.panels[share(self.panels.len(), columns, column)] {
-                let (b, b_step): (*const f32, usize) = match packed {
-                    Some(floats) => {
-                        let matrix = if self.b.batch == 0 { 0 } else { matrix };
-                        (
-                            io.workspace.ptr::<f32>().wrapping_add(
-                                matrix * floats + self.packed_at(panel) + steps.start * panel.width.columns,
-                            ),
-                            panel.width.columns,
-                        )
-                    }
-                    None => (
-                        io.inputs[1]
-                            .ptr::<f32>()
-                            .wrapping_add(matrix * self.b.batch + steps.start * self.b.row + panel.start),
-                        self.b.row,
-                    ),
-                };
-                let start = match (depth, self.bias) {
-                    (0, true) => Start::Bias(io.inputs[2].ptr::<f32>().wrapping_add(panel.start)),
-                    (0, false) => Start::Zero,
-                    _ => Start::Sum,
-                };
-                let tile = Tile {
-                    a: a.wrapping_add(matrix * self.a.batch + steps.start * self.a.col),
-                    a_rows: std::ptr::null(),
-                    a_segments: &0,
-                    a_step: self.a.col,
-                    segments: 1,
-                    length: steps.len(),
-                    b,
-                    b_segments: &0,
-                    b_step,
-                    c: c.wrapping_add(matrix * self.m * self.n + panel.start),
-                    c_rows: std::ptr::null(),
-                    columns: 0,
-                    start,
-                    relu: depth + 1 == blocks && self.activation == Activation::Relu,
-                };
-                // SAFETY: offsets stay inside the operands by their layouts; this task alone
-                // writes these rows and columns of the result.
-                unsafe {
-                    panel.rows(tile, &self.a_rows[rows.clone()], &self.c_rows[rows.clone()]);
+            for chunk in 0..chunks {
+                let part = share(rows.len(), chunks, chunk);
+                let part = rows.start + part.start..rows.start + part.end;
+                for panel in panels {
+                    self.tile(matrix, panel, part.clone(), steps.clone(), io);
                 }
             }
         }
+    }
+
+    /// These steps of the sums of these rows and of a panel's columns.
+    fn tile(&self, matrix: usize, panel: &Panel, rows: Range<usize>, steps: Range<usize>, io: &Io<'_>) {
+        let packing = if let Way::Packed(packing) = &self.way { Some(packing) } else { None };
+        let (b, b_step) = match packing {
+            Some(packing) => (packing.right(io, matrix, panel, steps.start), panel.width.columns),
+            None => {
+                let at = matrix * self.b.batch + steps.start * self.b.row + panel.start;
+                (io.inputs[1].ptr::<f32>().wrapping_add(at), self.b.row)
+            }
+        };
+        let start = match (steps.start, self.bias) {
+            (0, true) => Start::Bias(io.inputs[2].ptr::<f32>().wrapping_add(panel.start)),
+            (0, false) => Start::Zero,
+            _ => Start::Sum,
+        };
+        let a = packing.and_then(|packing| packing.left(io, matrix, steps.start)).unwrap_or_else(|| {
+            io.inputs[0].ptr::<f32>().wrapping_add(matrix * self.a.batch + steps.start * self.a.col)
+        });
+        let tile = Tile {
+            a,
+            a_rows: std::ptr::null(),
+            a_segments: &0,
+            a_step: self.a.col,
+            segments: 1,
+            length: steps.len(),
+            b,
+            b_segments: &0,
+            b_step,
+            c: io.outputs[0].ptr::<f32>().wrapping_add(matrix * self.m * self.n + panel.start),
+            c_rows: std::ptr::null(),
+            columns: 0,
+            start,
+            relu: steps.end == self.k && self.activation == Activation::Relu,
+        };
+        // SAFETY: offsets stay inside the operands by their layouts; this task alone writes these rows and columns of
+        // the result.
+        unsafe { panel.rows(tile, &self.a_rows[rows.clone()], &self.c_rows[rows]) };
     }
 
     fn dots(&self, task: usize, io: &Io<'_>) {
@@ -296,27 +282,29 @@ fn grid(tasks: usize, m: usize, n: usize, most_rows: usize, most_columns: usize)
 impl Kernel for MatMul {
     fn phases(&self) -> Vec<usize> {
         let tasks = if self.m == 0 || self.n == 0 { 0 } else { self.batch * self.grid.0 * self.grid.1 };
-        match self.way {
-            Way::Packed { pieces, .. } if tasks > 0 => {
-                vec![self.matrices() * self.panels.len() * pieces, tasks]
+        match &self.way {
+            Way::Packed(packing) if tasks > 0 => {
+                let mut phases = vec![packing.tasks(); packing.phases()];
+                phases.push(tasks);
+                phases
             }
             _ => vec![tasks],
         }
     }
 
     fn workspace(&self) -> usize {
-        match self.way {
-            Way::Packed { floats, .. } => self.matrices() * floats * size_of::<f32>(),
-            _ => 0,
-        }
+        if let Way::Packed(packing) = &self.way { packing.bytes() } else { 0 }
+    }
+
+    fn prepared(&self) -> Option<Prepared> {
+        if let Way::Packed(packing) = &self.way { packing.prepared() } else { None }
     }
 
     fn run(&self, phase: usize, task: usize, io: &Io<'_>) {
-        match self.way {
+        match &self.way {
             Way::Dot => self.dots(task, io),
-            Way::Straight => self.tiles(task, None, io),
-            Way::Packed { pieces, floats } if phase == 0 => self.pack(task, pieces, floats, io),
-            Way::Packed { floats, .. } => self.tiles(task, Some(floats), io),
+            Way::Packed(packing) if phase < packing.phases() => packing.run(phase, task, io),
+            Way::Straight | Way::Packed(_) => self.tiles(task, io),
         }
     }
 

@@ -5,7 +5,7 @@
 /// # Safety
 /// Every method needs the instructions of its type; the functions that use them are compiled
 /// (`#[target_feature]`) and called only where `simd::isa` has found those.
-pub(super) trait Vector: Copy {
+pub(crate) trait Vector: Copy {
     /// Floats in one register.
     const LANES: usize;
 
@@ -19,6 +19,12 @@ pub(super) trait Vector: Copy {
     unsafe fn store(self, p: *mut f32);
     /// Writes the first `n` lanes.
     unsafe fn store_part(self, p: *mut f32, n: usize);
+    /// `self + x`.
+    unsafe fn add(self, x: Self) -> Self;
+    /// `self - x`.
+    unsafe fn sub(self, x: Self) -> Self;
+    /// `self · x`.
+    unsafe fn mul(self, x: Self) -> Self;
     /// `self · x + sum`.
     unsafe fn mul_add(self, x: Self, sum: Self) -> Self;
     /// Lane-wise maximum; `x` where either is not a number.
@@ -29,7 +35,7 @@ pub(super) trait Vector: Copy {
 
 /// Four lanes of plain Rust, which every target's compiler turns into its 128-bit registers.
 #[derive(Clone, Copy)]
-pub(super) struct Lanes([f32; 4]);
+pub(crate) struct Lanes([f32; 4]);
 
 impl Vector for Lanes {
     const LANES: usize = 4;
@@ -61,6 +67,18 @@ impl Vector for Lanes {
         }
     }
     #[inline(always)]
+    unsafe fn add(self, x: Self) -> Self {
+        Lanes(std::array::from_fn(|i| self.0[i] + x.0[i]))
+    }
+    #[inline(always)]
+    unsafe fn sub(self, x: Self) -> Self {
+        Lanes(std::array::from_fn(|i| self.0[i] - x.0[i]))
+    }
+    #[inline(always)]
+    unsafe fn mul(self, x: Self) -> Self {
+        Lanes(std::array::from_fn(|i| self.0[i] * x.0[i]))
+    }
+    #[inline(always)]
     unsafe fn mul_add(self, x: Self, sum: Self) -> Self {
         // Two roundings: `f32::mul_add` would be a call into libm on targets without the instruction.
         Lanes(std::array::from_fn(|i| self.0[i] * x.0[i] + sum.0[i]))
@@ -76,7 +94,7 @@ impl Vector for Lanes {
 }
 
 #[cfg(target_arch = "x86_64")]
-pub(super) use x86::{Avx2, Avx512, Narrow};
+pub(crate) use x86::{Avx2, Avx512, Narrow};
 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
@@ -116,7 +134,10 @@ mod x86 {
     }
 
     macro_rules! common {
-        ($lanes:literal, $splat:ident, $load:ident, $store:ident, $fma:ident, $max:ident) => {
+        (
+            $lanes:literal, $splat:ident, $load:ident, $store:ident,
+            $add:ident, $sub:ident, $mul:ident, $fma:ident, $max:ident
+        ) => {
             const LANES: usize = $lanes;
 
             #[inline(always)]
@@ -135,6 +156,21 @@ mod x86 {
                 unsafe { $store(p, self.0) }
             }
             #[inline(always)]
+            unsafe fn add(self, x: Self) -> Self {
+                // SAFETY: as above.
+                Self(unsafe { $add(self.0, x.0) })
+            }
+            #[inline(always)]
+            unsafe fn sub(self, x: Self) -> Self {
+                // SAFETY: as above.
+                Self(unsafe { $sub(self.0, x.0) })
+            }
+            #[inline(always)]
+            unsafe fn mul(self, x: Self) -> Self {
+                // SAFETY: as above.
+                Self(unsafe { $mul(self.0, x.0) })
+            }
+            #[inline(always)]
             unsafe fn mul_add(self, x: Self, sum: Self) -> Self {
                 // SAFETY: as above.
                 Self(unsafe { $fma(self.0, x.0, sum.0) })
@@ -148,7 +184,17 @@ mod x86 {
     }
 
     impl Vector for Avx2 {
-        common!(8, _mm256_set1_ps, _mm256_loadu_ps, _mm256_storeu_ps, _mm256_fmadd_ps, _mm256_max_ps);
+        common!(
+            8,
+            _mm256_set1_ps,
+            _mm256_loadu_ps,
+            _mm256_storeu_ps,
+            _mm256_add_ps,
+            _mm256_sub_ps,
+            _mm256_mul_ps,
+            _mm256_fmadd_ps,
+            _mm256_max_ps
+        );
 
         #[inline(always)]
         unsafe fn load_part(p: *const f32, n: usize) -> Self {
@@ -175,7 +221,17 @@ mod x86 {
     }
 
     impl Vector for Narrow {
-        common!(8, _mm256_set1_ps, _mm256_loadu_ps, _mm256_storeu_ps, _mm256_fmadd_ps, _mm256_max_ps);
+        common!(
+            8,
+            _mm256_set1_ps,
+            _mm256_loadu_ps,
+            _mm256_storeu_ps,
+            _mm256_add_ps,
+            _mm256_sub_ps,
+            _mm256_mul_ps,
+            _mm256_fmadd_ps,
+            _mm256_max_ps
+        );
 
         #[inline(always)]
         unsafe fn load_part(p: *const f32, n: usize) -> Self {
@@ -195,7 +251,17 @@ mod x86 {
     }
 
     impl Vector for Avx512 {
-        common!(16, _mm512_set1_ps, _mm512_loadu_ps, _mm512_storeu_ps, _mm512_fmadd_ps, _mm512_max_ps);
+        common!(
+            16,
+            _mm512_set1_ps,
+            _mm512_loadu_ps,
+            _mm512_storeu_ps,
+            _mm512_add_ps,
+            _mm512_sub_ps,
+            _mm512_mul_ps,
+            _mm512_fmadd_ps,
+            _mm512_max_ps
+        );
 
         #[inline(always)]
         unsafe fn load_part(p: *const f32, n: usize) -> Self {

@@ -80,7 +80,7 @@ fn sinks(ir: &Ir, fuse: bool) -> Vec<Option<usize>> {
 fn emit(new: &mut Ir, old: &[IrNode], members: &[usize], moved: &HashMap<Value, Value>) -> Result<Value> {
     let last = &old[*members.last().expect("a group has its sink")];
     let shape: SmallVec<[usize; 4]> =
-        super::super::ir::Operand { meta: last.outputs[0].clone(), layout: last.layouts[0] }
+        super::super::ir::Operand { meta: last.outputs[0].clone(), layout: last.layouts[0], lasting: false }
             .physical()
             .iter()
             .copied()

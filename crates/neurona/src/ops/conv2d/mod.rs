@@ -81,7 +81,8 @@ impl Conv2dOptions {
         let (&[n, c, h, width], &[k, per_group, r, s]) = (&x.shape[..], &w.shape[..]) else {
             return Err("needs an input [n, c, h, w] and a weight [out, in, h, w]".into());
         };
-        let flat = [self.stride, self.dilation].concat();
+        let flat = [self.stride, self.dilation];
+        let flat = flat.as_flattened();
         if flat.contains(&0) || self.groups == 0 {
             return Err("stride, dilation and groups must be at least 1".into());
         }

@@ -144,7 +144,10 @@ impl Operation for MatMul {
         let bias = inputs.len() > 2;
         Ok(match a.dtype {
             DType::F64 => Box::new(MatMulReference::<f64>::new(s.batch, s.m, s.n, s.k, la, lb, bias, self.activation)),
-            _ => Box::new(Kernel32::new(s.batch, s.m, s.n, s.k, la, lb, bias, self.activation)),
+            _ => {
+                let lasts = inputs[1].lasting;
+                Box::new(Kernel32::of(s.batch, s.m, s.n, s.k, la, lb, bias, self.activation, lasts))
+            }
         })
     }
     fn cuda(&self, inputs: &[Operand], outputs: &[Operand], gpu: &Gpu) -> Result<GpuKernel> {

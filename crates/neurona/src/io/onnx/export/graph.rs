@@ -148,7 +148,7 @@ impl<'t> Builder<'t> {
     /// The name that a parameter or buffer has in the model.
     pub fn name_of(&self, at: At) -> Option<String> {
         match &self.trace.node(at.node).source {
-            Source::Cell(cell) => self.cells.get(&cell.as_ptr()).cloned(),
+            Source::Cell(version) => self.cells.get(&version.cell.as_ptr()).cloned(),
             _ => None,
         }
     }

@@ -7,7 +7,7 @@ use super::{Cut, Geometry, PIXELS, pad};
 use crate::cpu::gemm::micro::{Start, Tile};
 use crate::cpu::gemm::panel::{Panel, Transposed, packed_width, panels};
 use crate::cpu::gemm::{Activation, DEPTH, task_count};
-use crate::cpu::kernel::{Io, Kernel, share};
+use crate::cpu::kernel::{Io, Kernel, Prepared, share};
 use crate::cpu::simd::vectorized;
 
 /// Convolution with `f32` elements: inputs `x` `[n, h, w, c]`, `weight` `[k, c/groups, r, s]` and,
@@ -261,6 +261,18 @@ impl Kernel for Forward {
         }
         let rows = g.rows_under(self.cut.block_rows());
         self.cut.images() * rows * g.padded_w() * g.c * size_of::<f32>()
+    }
+
+    fn prepared(&self) -> Option<Prepared> {
+        let way = match (&self.depthwise, &self.winograd) {
+            (Some(_), _) => "filters by channel",
+            (_, Some(winograd)) if winograd.filters_first() => "transformed filters",
+            (_, Some(_)) => return None,
+            _ => "filters",
+        };
+        let Geometry { k, r, s, groups, .. } = self.g;
+        let form = (way, vec![k, self.g.group_c(), r, s, groups, usize::from(self.scaled)]);
+        Some(Prepared { inputs: if self.scaled { vec![1, 3] } else { vec![1] }, form })
     }
 
     fn run(&self, phase: usize, task: usize, io: &Io<'_>) {

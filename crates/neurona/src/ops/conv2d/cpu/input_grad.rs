@@ -8,7 +8,7 @@ use super::{Cut, Geometry};
 use crate::cpu::gemm::micro::{Start, Tile, widths};
 use crate::cpu::gemm::panel::{Panel, Transposed, packed_width, panels};
 use crate::cpu::gemm::{DEPTH, task_count};
-use crate::cpu::kernel::{Io, Kernel, share};
+use crate::cpu::kernel::{Io, Kernel, Prepared, share};
 
 /// Gradient of a convolution for its input, `f32`: inputs `dy` `[n, oh, ow, k]` and `weight`
 /// `[k, c/groups, r, s]`; output `[n, h, w, c]`, overwritten.
@@ -406,6 +406,18 @@ impl Kernel for InputGrad {
             return 0;
         }
         self.cut.images() * self.image(self.cut.block_rows()) * size_of::<f32>()
+    }
+
+    fn prepared(&self) -> Option<Prepared> {
+        let way = match (&self.depthwise, &self.winograd) {
+            (Some(_), _) => "filters by channel",
+            (_, Some(winograd)) if winograd.filters_first() => "turned and transformed filters",
+            (_, Some(_)) => return None,
+            _ => "turned filters",
+        };
+        let Geometry { k, r, s, groups, stride, dilation, .. } = self.g;
+        let form = (way, vec![k, self.g.group_c(), r, s, groups, stride[0], stride[1], dilation[0], dilation[1]]);
+        Some(Prepared { inputs: vec![1], form })
     }
 
     fn run(&self, phase: usize, task: usize, io: &Io<'_>) {

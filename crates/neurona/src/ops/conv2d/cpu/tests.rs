@@ -35,7 +35,7 @@ fn check(g: Geometry) {
             scaled(g, &fast, &plain, inputs, y);
         }
 
-        let (fast, plain) = (WeightGrad::new(g, bias), WeightGradReference::<f64>::new(g, bias));
+        let (fast, plain) = (WeightGrad::new(g, bias).by(None), WeightGradReference::<f64>::new(g, bias));
         let sizes = [weight, g.k];
         let sizes = if bias { &sizes[..] } else { &sizes[..1] };
         let mut inputs = [noise(x, 1), noise(y, 4)];
@@ -133,16 +133,23 @@ fn sweep() {
     }
 }
 
-/// The largest error of a value, relative to the largest value.
-fn error(fast: &dyn Kernel, plain: &dyn Kernel, inputs: &mut [Vec<f32>], size: usize, what: &str) -> f64 {
-    let want = run(plain, &mut wide(inputs), &[size], false).remove(0);
-    let got = run(fast, inputs, &[size], false).remove(0);
-    assert_eq!(got, run(fast, inputs, &[size], true).remove(0), "{what}");
+/// The largest error of a value of one result, relative to its largest value.
+fn error(
+    fast: &dyn Kernel,
+    plain: &dyn Kernel,
+    inputs: &mut [Vec<f32>],
+    sizes: &[usize],
+    result: usize,
+    what: &str,
+) -> f64 {
+    let want = run(plain, &mut wide(inputs), sizes, false).swap_remove(result);
+    let got = run(fast, inputs, sizes, false).swap_remove(result);
+    assert_eq!(got, run(fast, inputs, sizes, true).swap_remove(result), "{what}");
     let largest = want.iter().fold(0f64, |m, y| m.max(y.abs()));
     got.iter().zip(&want).fold(0f64, |m, (x, y)| m.max((f64::from(*x) - y).abs())) / largest.max(1e-30)
 }
 
-/// Both passes in Winograd's way.
+/// All passes in Winograd's way.
 fn check_winograd(g: Geometry) {
     let (x, y, weight) = (g.n * g.h * g.w * g.c, g.n * g.oh() * g.ow() * g.k, g.k * g.c * 9);
     let activation = Activation::Relu;
@@ -151,16 +158,27 @@ fn check_winograd(g: Geometry) {
     let plain = ForwardReference::<f64>::new(g, true, activation);
     assert!(Winograd::possible(g, pass).is_some(), "{g:?}");
     let mut inputs = vec![noise(x, 1), noise(weight, 2), noise(g.k, 3)];
-    let forward = error(&fast, &plain, &mut inputs, y, &format!("{g:?}"));
+    let forward = error(&fast, &plain, &mut inputs, &[y], 0, &format!("{g:?}"));
     assert!(forward < 1e-5, "forward {g:?}: {forward:e}");
     let pass = winograd::Pass::Forward { bias: true, scaled: true, activation };
     let fast = Forward::new(g, true, true, activation).by(Winograd::possible(g, pass));
     scaled(g, &fast, &plain, inputs, y);
 
     let fast = InputGrad::new(g).by(Winograd::possible(g, winograd::Pass::InputGrad));
-    let back =
-        error(&fast, &InputGradReference::<f64>::new(g), &mut [noise(y, 4), noise(weight, 2)], x, &format!("{g:?}"));
+    let mut inputs = [noise(y, 4), noise(weight, 2)];
+    let back = error(&fast, &InputGradReference::<f64>::new(g), &mut inputs, &[x], 0, &format!("{g:?}"));
     assert!(back < 1e-5, "input_grad {g:?}: {back:e}");
+
+    for bias in [false, true] {
+        let fast = WeightGrad::new(g, bias).by(winograd::WeightGrad::possible(g, bias));
+        let plain = WeightGradReference::<f64>::new(g, bias);
+        let mut inputs = [noise(x, 1), noise(y, 4)];
+        let sizes = if bias { vec![weight, g.k] } else { vec![weight] };
+        for (part, size) in sizes.iter().enumerate() {
+            let filters = error(&fast, &plain, &mut inputs, &sizes, part, &format!("{g:?}"));
+            assert!(filters < 1e-5, "weight_grad {g:?}, result {part} of {size}: {filters:e}");
+        }
+    }
 }
 
 #[test]
@@ -173,6 +191,7 @@ fn winograd_ways() {
         (2, 256, 8, 48, 1),
         (9, 24, 7, 40, 1),
         (1, 512, 4, 64, 1),
+        (3, 300, 5, 307, 1),
     ] {
         check_winograd(Geometry { padding: [padding, padding], ..square(n, c, size, k, 3) });
     }

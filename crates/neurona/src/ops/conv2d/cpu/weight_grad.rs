@@ -3,6 +3,7 @@
 //! that memory is small. The last phase adds the parts up and turns them into OIHW.
 
 use super::depthwise::{Depthwise, Pass};
+use super::winograd;
 use super::{Cut, Geometry, pad};
 use crate::cpu::gemm::micro::{Start, Tile};
 use crate::cpu::gemm::panel::{Panel, packed_width, panels};
@@ -25,6 +26,8 @@ pub struct WeightGrad {
     g: Geometry,
     /// Another way, for one filter a channel.
     depthwise: Option<Depthwise>,
+    /// Another way, for 3×3 filters and many tiles.
+    winograd: Option<winograd::WeightGrad>,
     with_bias: bool,
     /// Of output rows.
     cut: Cut,
@@ -91,6 +94,7 @@ impl WeightGrad {
         let mut grad = WeightGrad {
             g,
             depthwise: Depthwise::new(g, Pass::WeightGrad { with_bias }),
+            winograd: winograd::WeightGrad::new(g, with_bias),
             with_bias,
             cut,
             way,
@@ -369,7 +373,7 @@ impl WeightGrad {
 }
 
 /// Adds up rows of `k` floats, of which only `columns` are wanted.
-fn column_sums(out: &mut [f32], rows: &[f32], k: usize, columns: Range<usize>) {
+pub(super) fn column_sums(out: &mut [f32], rows: &[f32], k: usize, columns: Range<usize>) {
     const ROOM: usize = 512;
     vectorized(
         #[inline(always)]
@@ -394,10 +398,21 @@ fn column_sums(out: &mut [f32], rows: &[f32], k: usize, columns: Range<usize>) {
     );
 }
 
+#[cfg(test)]
+impl WeightGrad {
+    /// In this way instead of the one that the sizes choose.
+    pub(super) fn by(self, winograd: Option<winograd::WeightGrad>) -> Self {
+        WeightGrad { winograd, ..self }
+    }
+}
+
 impl Kernel for WeightGrad {
     fn phases(&self) -> Vec<usize> {
         if let Some(depthwise) = &self.depthwise {
             return depthwise.phases();
+        }
+        if let Some(winograd) = &self.winograd {
+            return winograd.phases();
         }
         if self.g.k == 0 {
             return vec![0, 0];
@@ -410,12 +425,18 @@ impl Kernel for WeightGrad {
         if let Some(depthwise) = &self.depthwise {
             return depthwise.workspace();
         }
+        if let Some(winograd) = &self.winograd {
+            return winograd.workspace();
+        }
         self.cut.parts() * (self.partial() + self.g.k) * size_of::<f32>()
     }
 
     fn scratch(&self) -> usize {
         if self.depthwise.is_some() {
             return 0;
+        }
+        if let Some(winograd) = &self.winograd {
+            return winograd.scratch();
         }
         let copy = if self.g.padded() { self.cut.images() * self.image() } else { 0 };
         copy.max(self.room()) * size_of::<f32>()
@@ -424,6 +445,9 @@ impl Kernel for WeightGrad {
     fn run(&self, phase: usize, task: usize, io: &Io<'_>) {
         if let Some(depthwise) = &self.depthwise {
             return depthwise.run(phase, task, io);
+        }
+        if let Some(winograd) = &self.winograd {
+            return winograd.run(phase, task, io);
         }
         if phase == 0 { self.multiply(task, io) } else { self.reduce(task, io) }
     }

@@ -4,23 +4,34 @@
 //! Tiles and filters are transformed, multiplied point by point as 36 matrix products over channels, and transformed
 //! back. The gradient for the input is a convolution too, with filters turned around and channels exchanged.
 
+mod grid;
 mod transform;
+mod weight_grad;
+
+pub(super) use weight_grad::WeightGrad;
 
 use super::Geometry;
 use crate::cpu::gemm::micro::{Start, Tile as Product};
-use crate::cpu::gemm::panel::{Panel, packed_width, panels};
+use crate::cpu::gemm::panel::{Panel, Transposed, packed_width, panels};
 use crate::cpu::gemm::{Activation, task_count};
 use crate::cpu::kernel::{Io, share};
-use crate::cpu::simd::vectorized;
+use grid::Grid;
 use std::ops::Range;
 use std::sync::LazyLock;
-use transform::{LANES, OUT, POINTS, SIDE, TAPS, Tile};
+use transform::{Filters, GROUP, POINTS, TAPS, Tile, transforms};
 
 /// `NEURONA_WINOGRAD=0` switches it off: sums then have the error of plain ones.
 static ON: LazyLock<bool> = LazyLock::new(|| std::env::var("NEURONA_WINOGRAD").map_or(true, |v| v != "0"));
 
-/// Bytes of transformed tiles that a task works on: they stay in the second-level cache.
-const CACHE: usize = 512 << 10;
+/// Bytes of transformed tiles and sums that a task works on: they stay in the second-level cache.
+const CACHE: usize = 640 << 10;
+/// Bytes of transformed filters that each task may read: more would come from memory again and again.
+const FILTERS: usize = 12 << 20;
+/// Tiles at most whose sums for one panel stay in the second-level cache beside such filters.
+const TILES: usize = 70;
+/// Floats between rows, and between planes, whose sizes are often powers of two: they would meet in the same few lines
+/// of the cache, and loads would wait for stores that have only the last bits of their addresses in common.
+const APART: usize = 16;
 
 /// The sums of a point have no parts.
 const START: &[usize] = &[0];
@@ -34,28 +45,37 @@ pub(super) enum Pass {
     InputGrad,
 }
 
+/// Which operand is transformed first, for all tasks; each transforms what it needs of the other.
+#[derive(Clone, Copy, PartialEq)]
+enum Way {
+    /// The filters: a task then has a block of tiles, for which it goes through all of them.
+    Blocks,
+    /// The tiles: filters of many channels take more memory than caches have. A task has a panel of filters, and few
+    /// tiles meet it at once.
+    Panels,
+}
+
 /// A convolution of images `[n, h, w, c]` to `[n, oh, ow, k]`, which for the gradient is the other way round than
 /// the layer's.
 pub(super) struct Winograd {
     pass: Pass,
-    n: usize,
-    size: [usize; 2],
-    out: [usize; 2],
+    way: Way,
+    grid: Grid,
     c: usize,
     k: usize,
-    padding: [usize; 2],
-    /// Tiles down and across an image.
-    tiles: [usize; 2],
     /// Tiles that a task works on.
     block: usize,
     blocks: usize,
     panels: Vec<Panel>,
     /// Columns of the panels with the zeros that fill the last.
     packed_k: usize,
+    /// Parts of the panels, one task each and block.
     panel_blocks: usize,
-    /// Pieces in which one panel's filters are transformed.
+    /// Pieces of the phase that transforms the first operand: of each panel, or of all tiles.
     pieces: usize,
-    /// Where each tile's channels start among a block's transformed tiles.
+    /// Floats from tile to tile of those transformed.
+    row: usize,
+    /// Where each tile's channels start.
     a_rows: Vec<usize>,
     /// Where the sums of each tile start, by panel.
     c_rows: Vec<Vec<usize>>,
@@ -69,238 +89,312 @@ impl Winograd {
 
     /// The pass in this way, where it is possible.
     pub fn possible(g: Geometry, pass: Pass) -> Option<Self> {
-        let simple = [g.r, g.s] == [TAPS, TAPS] && g.stride == [1, 1] && g.dilation == [1, 1] && g.groups == 1;
-        let something = [g.n, g.c, g.k, g.oh(), g.ow()].iter().all(|&size| size > 0);
-        if !simple || !something || g.padding.iter().any(|&p| p >= TAPS) {
+        if !possible(&g) {
             return None;
         }
         let (size, out, c, k, padding) = match pass {
             Pass::Forward { .. } => ([g.h, g.w], [g.oh(), g.ow()], g.c, g.k, g.padding),
             Pass::InputGrad => ([g.oh(), g.ow()], [g.h, g.w], g.k, g.c, g.padding.map(|p| TAPS - 1 - p)),
         };
-        let tiles = out.map(|size| size.div_ceil(OUT));
-        let total = g.n * tiles[0] * tiles[1];
-        let panels = panels(k);
+        let grid = Grid { n: g.n, size, out, padding };
+        let total = grid.total();
+        let (panels, packed_k) = (panels(k), packed_width(k));
+        let widest = panels.iter().map(|p| p.width.columns).max()?;
         let tallest = panels.iter().map(|p| p.width.rows()).max()?;
-        let block = (tallest * (CACHE / (POINTS * size_of::<f32>() * c) / tallest).clamp(1, 4)).min(total);
+        let filters = POINTS * c * packed_k * size_of::<f32>();
+        let way = if filters > FILTERS { Way::Panels } else { Way::Blocks };
+        let row = if way == Way::Panels { GROUP.min(c) } else { c + APART };
+        let tasks = task_count(g.flops() as usize / 4);
+        let most = match way {
+            Way::Blocks => CACHE / (POINTS * size_of::<f32>() * (row + widest)),
+            Way::Panels => TILES,
+        };
+        // Whole tiles of the product; and tasks for some threads.
+        let fair = (total / tasks.min(16)).next_multiple_of(tallest);
+        let block = (most / tallest * tallest).clamp(tallest, fair.max(tallest)).min(total);
         let blocks = total.div_ceil(block);
-        let tasks = task_count(g.flops() as usize);
-        // Each block of panels transforms the tiles again.
-        let panel_blocks = tasks.div_ceil(blocks).clamp(1, panels.len().min(4));
-        let pieces = (POINTS * c * k / 65_536).clamp(1, 64).div_ceil(panels.len()).clamp(1, c);
-        let a_rows = (0..block).map(|tile| tile * c).collect();
+        let (panel_blocks, pieces) = match way {
+            // Each block of panels transforms the tiles again.
+            Way::Blocks => {
+                let pieces = (POINTS * c * k / 65_536).clamp(1, 64).div_ceil(panels.len());
+                (tasks.min(16).div_ceil(blocks).clamp(1, panels.len().min(4)), pieces.clamp(1, c))
+            }
+            Way::Panels => (panels.len(), (POINTS * c * total / 65_536).clamp(1, 64).min(total)),
+        };
+        let a_rows = (0..block).map(|tile| tile * row).collect();
         let c_rows = panels.iter().map(|p| (0..block).map(|tile| tile * p.width.columns).collect()).collect();
-        let packed_k = packed_width(k);
-        let n = g.n;
         Some(Winograd {
             pass,
-            n,
-            size,
-            out,
+            way,
+            grid,
             c,
             k,
-            padding,
-            tiles,
             block,
             blocks,
             panels,
             packed_k,
             panel_blocks,
             pieces,
+            row,
             a_rows,
             c_rows,
         })
     }
 
     /// Whether it costs less than plain sums. For each pair of channels a tile costs 72 operations, and the transforms
-    /// of its channels about 400 each; transforming a filter takes the memory as long as about 1,600 operations.
+    /// of its channels about 400 each; transforming a filter takes as long as about 1,200 operations.
     fn faster(&self) -> bool {
-        let tiles = (self.n * self.tiles[0] * self.tiles[1]) as f64;
-        let pixels = (self.n * self.out[0] * self.out[1]) as f64;
+        let tiles = self.grid.total() as f64;
+        let pixels = (self.grid.n * self.grid.out[0] * self.grid.out[1]) as f64;
         let (c, k) = (self.c as f64, self.k as f64);
-        self.c.min(self.k) >= LANES && tiles * (72.0 + 400.0 / c + 400.0 / k) + 1600.0 < 0.8 * 18.0 * pixels
+        self.c.min(self.k) >= 16 && tiles * (72.0 + 400.0 / c + 400.0 / k) + 1200.0 < 0.8 * 18.0 * pixels
+    }
+
+    fn widest(&self) -> usize {
+        self.panels.iter().map(|p| p.width.columns).max().unwrap_or(0)
+    }
+
+    /// Whether its first phase is about filters.
+    pub fn filters_first(&self) -> bool {
+        self.way == Way::Blocks
     }
 
     pub fn phases(&self) -> Vec<usize> {
-        vec![self.panels.len() * self.pieces, self.blocks * self.panel_blocks]
+        let first = if self.way == Way::Blocks { self.panels.len() * self.pieces } else { self.pieces };
+        vec![first, self.blocks * self.panel_blocks]
     }
 
-    /// The transformed filters.
+    /// The operand that is transformed first.
     pub fn workspace(&self) -> usize {
-        POINTS * self.c * self.packed_k * size_of::<f32>()
+        let floats = match self.way {
+            Way::Blocks => self.c * self.packed_k + APART,
+            Way::Panels => self.grid.total() * self.c.next_multiple_of(self.row),
+        };
+        POINTS * floats * size_of::<f32>()
     }
 
-    /// A block's transformed tiles, and their sums for one panel.
+    /// What a task transforms of the other, and its sums for one panel.
     pub fn scratch(&self) -> usize {
-        let widest = self.panels.iter().map(|p| p.width.columns).max().unwrap_or(0);
-        POINTS * self.block * (self.c + widest) * size_of::<f32>()
+        let widest = self.widest();
+        let channels = GROUP.min(self.c);
+        let taps = TAPS * TAPS * (channels + 1) * widest;
+        let floats = match self.way {
+            Way::Blocks => (POINTS * (self.block * (self.row + widest) + APART)).max(taps),
+            Way::Panels => taps + POINTS * (widest * (channels + self.block) + 2 * APART),
+        };
+        floats * size_of::<f32>()
     }
 
     pub fn run(&self, phase: usize, task: usize, io: &Io<'_>) {
-        if phase == 0 { self.filters(task, io) } else { self.multiply(task, io) }
-    }
-
-    /// Where the filters of a point and panel start: `[point][panel][c][columns]`.
-    fn packed_at(&self, point: usize, panel: &Panel) -> usize {
-        (point * self.packed_k + panel.start) * self.c
-    }
-
-    /// Transforms some filters of a panel.
-    fn filters(&self, task: usize, io: &Io<'_>) {
-        let panel = &self.panels[task / self.pieces];
-        let width = panel.width.columns;
-        // SAFETY: no task writes an input.
-        let weight = unsafe { io.inputs[1].slice::<f32>() };
-        let scale = match self.pass {
-            // SAFETY: as above.
-            Pass::Forward { scaled: true, .. } => Some(unsafe { io.inputs[3].slice::<f32>() }),
-            _ => None,
-        };
-        let columns = panel.start..panel.start + panel.columns;
-        let values = TAPS * TAPS;
-        vectorized(
-            #[inline(always)]
-            || {
-                for channel in share(self.c, self.pieces, task % self.pieces) {
-                    for first in (0..width).step_by(LANES) {
-                        let mut taps = [[0.0; LANES]; TAPS * TAPS];
-                        for (lane, column) in columns.clone().skip(first).take(LANES).enumerate() {
-                            let (at, turned) = match self.pass {
-                                Pass::Forward { .. } => (column * self.c + channel, false),
-                                Pass::InputGrad => (channel * self.k + column, true),
-                            };
-                            let from = &weight[at * values..][..values];
-                            let scale = scale.map_or(1.0, |s| s[column]);
-                            for (i, tap) in taps.iter_mut().enumerate() {
-                                tap[lane] = scale * from[if turned { values - 1 - i } else { i }];
-                            }
-                        }
-                        let lanes = LANES.min(width - first);
-                        for (point, values) in transform::filter(&taps).iter().enumerate() {
-                            let at = self.packed_at(point, panel) + channel * width + first;
-                            // SAFETY: each task has its own channels of its own panel.
-                            let to = unsafe { io.workspace.slice_mut::<f32>(at..at + lanes) };
-                            to.copy_from_slice(&values[..lanes]);
-                        }
-                    }
-                }
-            },
-        );
-    }
-
-    fn multiply(&self, task: usize, io: &Io<'_>) {
-        let tiles = share(self.n * self.tiles[0] * self.tiles[1], self.blocks, task / self.panel_blocks);
-        let chosen = share(self.panels.len(), self.panel_blocks, task % self.panel_blocks);
-        self.images(tiles.clone(), io);
-        let images = io.scratch.ptr::<f32>();
-        let sums = POINTS * self.block * self.c;
-        for index in chosen {
-            let panel = &self.panels[index];
-            let width = panel.width.columns;
-            for point in 0..POINTS {
-                let product = Product {
-                    a: images.wrapping_add(point * self.block * self.c),
-                    a_rows: std::ptr::null(),
-                    a_segments: START.as_ptr(),
-                    a_step: 1,
-                    segments: 1,
-                    length: self.c,
-                    b: io.workspace.ptr::<f32>().wrapping_add(self.packed_at(point, panel)),
-                    b_segments: START.as_ptr(),
-                    b_step: width,
-                    c: images.wrapping_add(sums + point * self.block * width),
-                    c_rows: std::ptr::null(),
-                    columns: 0,
-                    start: Start::Zero,
-                    relu: false,
-                };
-                // SAFETY: tiles and sums lie in this thread's scratch, filters in the workspace, which nobody
-                // writes in this phase.
-                unsafe { panel.rows(product, &self.a_rows[..tiles.len()], &self.c_rows[index][..tiles.len()]) };
-            }
-            self.pixels(tiles.clone(), panel, io);
+        match (self.way, phase) {
+            (Way::Blocks, 0) => self.all_filters(task, io),
+            (Way::Blocks, _) => self.some_tiles(task, io),
+            (Way::Panels, 0) => self.all_tiles(task, io),
+            (Way::Panels, _) => self.some_filters(task, io),
         }
     }
 
-    /// Which image a tile is of, and its first output row and column.
-    fn place(&self, tile: usize) -> (usize, [usize; 2]) {
-        let [down, across] = self.tiles;
-        (tile / across / down, [tile / across % down * OUT, tile % across * OUT])
+    /// Transforms some filters of a panel: `[point][panel][c][columns]` in the workspace.
+    fn all_filters(&self, task: usize, io: &Io<'_>) {
+        let panel = &self.panels[task / self.pieces];
+        let channels = share(self.c, self.pieces, task % self.pieces);
+        for first in channels.clone().step_by(GROUP) {
+            let at = panel.start * self.c + first * panel.width.columns;
+            let to = io.workspace.ptr::<f32>().wrapping_add(at);
+            self.filters(panel, first..channels.end.min(first + GROUP), to, self.plane(), io);
+        }
     }
 
-    /// Transforms a block's image tiles: `[point][tile][c]` at the start of the scratch.
-    fn images(&self, tiles: Range<usize>, io: &Io<'_>) {
-        let ([h, w], c) = (self.size, self.c);
-        // SAFETY: no task writes an input; scratch belongs to this thread.
-        let (x, to) = unsafe { (io.inputs[0].slice::<f32>(), io.scratch.slice_mut::<f32>(0..POINTS * self.block * c)) };
-        vectorized(
-            #[inline(always)]
-            || {
-                for (i, (image, [top, left])) in tiles.map(|tile| self.place(tile)).enumerate() {
-                    for first in (0..c).step_by(LANES) {
-                        let lanes = LANES.min(c - first);
-                        let mut tile: Tile = [[0.0; LANES]; POINTS];
-                        for (point, values) in tile.iter_mut().enumerate() {
-                            // Above and to the left of the image lies padding, where the difference wraps around.
-                            let row = (top + point / SIDE).wrapping_sub(self.padding[0]);
-                            let column = (left + point % SIDE).wrapping_sub(self.padding[1]);
-                            if row < h && column < w {
-                                let at = ((image * h + row) * w + column) * c + first;
-                                values[..lanes].copy_from_slice(&x[at..at + lanes]);
-                            }
-                        }
-                        transform::image(&mut tile);
-                        for (point, values) in tile.iter().enumerate() {
-                            let at = (point * self.block + i) * c + first;
-                            to[at..at + lanes].copy_from_slice(&values[..lanes]);
-                        }
-                    }
+    /// Transforms a block of tiles, multiplies it by some panels, and transforms the sums back.
+    fn some_tiles(&self, task: usize, io: &Io<'_>) {
+        let tiles = share(self.grid.total(), self.blocks, task / self.panel_blocks);
+        let images = io.scratch.ptr::<f32>();
+        let plane = self.block * self.row;
+        self.images(tiles.clone(), images, plane, GROUP, io);
+        let sums = images.wrapping_add(POINTS * plane);
+        for index in share(self.panels.len(), self.panel_blocks, task % self.panel_blocks) {
+            let filters = io.workspace.ptr::<f32>().wrapping_add(self.panels[index].start * self.c);
+            let filters = (filters.cast_const(), self.plane());
+            // SAFETY: tiles and sums lie in this thread's scratch, filters in the workspace, which nobody writes in
+            // this phase.
+            unsafe { self.multiply(index, tiles.len(), self.c, (images, plane), filters, sums, Start::Zero) };
+            self.pixels(tiles.clone(), index, sums, io);
+        }
+    }
+
+    /// Floats of a point in the workspace.
+    fn plane(&self) -> usize {
+        self.workspace() / (POINTS * size_of::<f32>())
+    }
+
+    /// Transforms some tiles: `[point][group of channels][tile][c]` in the workspace.
+    fn all_tiles(&self, task: usize, io: &Io<'_>) {
+        let tiles = share(self.grid.total(), self.pieces, task);
+        let to = io.workspace.ptr::<f32>().wrapping_add(tiles.start * self.row);
+        self.images(tiles, to, self.plane(), self.grid.total() * self.row, io);
+    }
+
+    /// Transforms the filters of a panel, some channels at a time, and multiplies a block of tiles by them.
+    fn some_filters(&self, task: usize, io: &Io<'_>) {
+        let tiles = share(self.grid.total(), self.blocks, task / self.panel_blocks);
+        let index = task % self.panel_blocks;
+        let panel = &self.panels[index];
+        let taps = TAPS * TAPS * (GROUP.min(self.c) + 1) * self.widest();
+        let filters = io.scratch.ptr::<f32>().wrapping_add(taps);
+        let sums = filters.wrapping_add(POINTS * (GROUP.min(self.c) * self.widest() + APART));
+        for first in (0..self.c).step_by(GROUP) {
+            let channels = first..self.c.min(first + GROUP);
+            let filter_plane = channels.len() * panel.width.columns + APART;
+            self.filters(panel, channels.clone(), filters, filter_plane, io);
+            let images = io.workspace.ptr::<f32>().wrapping_add(tiles.start * self.row + first * self.grid.total());
+            let start = if first == 0 { Start::Zero } else { Start::Sum };
+            let (images, filters) = ((images.cast_const(), self.plane()), (filters.cast_const(), filter_plane));
+            // SAFETY: filters and sums lie in this thread's scratch, tiles in the workspace, which nobody writes in
+            // this phase.
+            unsafe { self.multiply(index, tiles.len(), channels.len(), images, filters, sums, start) };
+        }
+        self.pixels(tiles, index, sums, io);
+    }
+
+    /// Transforms the filters of a panel for some channels, to `[point][channel][columns]`, `plane` from point to point.
+    fn filters(&self, panel: &Panel, channels: Range<usize>, to: *mut f32, plane: usize, io: &Io<'_>) {
+        let (width, values) = (panel.width.columns, TAPS * TAPS);
+        let tap = (channels.len() + 1) * width;
+        let weight = io.inputs[1].ptr::<f32>();
+        let taps = io.scratch.ptr::<f32>();
+        let packed = Transposed {
+            source: weight.wrapping_add((panel.start * self.c + channels.start) * values),
+            stride: self.c * values,
+            columns: panel.columns,
+            taps: values,
+            groups: channels.len() + 1,
+            step: width,
+            width,
+            range: 0..channels.len() * values,
+        };
+        let mut scale = [1.0; GROUP];
+        match self.pass {
+            Pass::Forward { scaled, .. } => {
+                // SAFETY: no task writes an input; scratch belongs to this thread.
+                unsafe { packed.pack(taps) };
+                if scaled {
+                    // SAFETY: no task writes an input.
+                    let from = unsafe { &io.inputs[3].slice::<f32>()[panel.start..][..panel.columns] };
+                    scale.chunks_exact_mut(width).for_each(|scale| scale[..from.len()].copy_from_slice(from));
                 }
-            },
-        );
+            }
+            Pass::InputGrad => {
+                for (i, channel) in channels.clone().enumerate() {
+                    let source = weight.wrapping_add((channel * self.k + panel.start) * values);
+                    let packed = Transposed {
+                        source,
+                        stride: values,
+                        taps: 1,
+                        groups: 1,
+                        step: tap,
+                        range: 0..values,
+                        ..packed
+                    };
+                    // SAFETY: as above.
+                    unsafe { packed.pack(taps.wrapping_add(i * width)) };
+                }
+            }
+        }
+        let turned = self.pass == Pass::InputGrad;
+        // SAFETY: the taps have just been packed; the caller owns what is written.
+        unsafe {
+            (transforms().filters)(&Filters {
+                taps,
+                tap,
+                turned,
+                points: to,
+                plane,
+                count: channels.len() * width,
+                scale,
+            })
+        };
+    }
+
+    /// Multiplies the first `tiles` of `images` by filters of one panel, `length` channels of each, point by point.
+    /// Both operands are where they start and how far it is from point to point.
+    ///
+    /// # Safety
+    /// Operands must be readable, and the sums (`[point][tile][columns]`) belong to the caller.
+    unsafe fn multiply(
+        &self,
+        index: usize,
+        tiles: usize,
+        length: usize,
+        images: (*const f32, usize),
+        filters: (*const f32, usize),
+        sums: *mut f32,
+        start: Start,
+    ) {
+        let panel = &self.panels[index];
+        let width = panel.width.columns;
+        for point in 0..POINTS {
+            let product = Product {
+                a: images.0.wrapping_add(point * images.1),
+                a_rows: std::ptr::null(),
+                a_segments: START.as_ptr(),
+                a_step: 1,
+                segments: 1,
+                length,
+                b: filters.0.wrapping_add(point * filters.1),
+                b_segments: START.as_ptr(),
+                b_step: width,
+                c: sums.wrapping_add(point * (self.block * width + APART)),
+                c_rows: std::ptr::null(),
+                columns: 0,
+                start,
+                relu: false,
+            };
+            // SAFETY: the caller's promise.
+            unsafe { panel.rows(product, &self.a_rows[..tiles], &self.c_rows[index][..tiles]) };
+        }
+    }
+
+    /// Transforms image tiles, `plane` from point to point and `group` from one [`GROUP`] of channels to the next.
+    fn images(&self, tiles: Range<usize>, to: *mut f32, plane: usize, group: usize, io: &Io<'_>) {
+        for (i, tile) in tiles.enumerate() {
+            let window = self.grid.window(tile, io.inputs[0].ptr(), self.c);
+            let tile = Tile { channels: self.c, points: to.wrapping_add(i * self.row), plane, group, ..window };
+            // SAFETY: no task writes an input, and what lies outside of the image is not read; the caller owns what is
+            // written.
+            unsafe { (transforms().window)(&tile) };
+        }
     }
 
     /// Transforms a block's sums for one panel back, and writes the pixels.
-    fn pixels(&self, tiles: Range<usize>, panel: &Panel, io: &Io<'_>) {
-        let ([oh, ow], width) = (self.out, panel.width.columns);
-        let sums = POINTS * self.block * self.c;
-        // SAFETY: scratch belongs to this thread.
-        let from = unsafe { io.scratch.slice_mut::<f32>(sums..sums + POINTS * self.block * width) };
-        let (bias, activation) = match self.pass {
-            Pass::Forward { bias, activation, .. } => (bias, activation),
-            Pass::InputGrad => (false, Activation::None),
+    fn pixels(&self, tiles: Range<usize>, index: usize, sums: *mut f32, io: &Io<'_>) {
+        let panel = &self.panels[index];
+        let width = panel.width.columns;
+        let (bias, relu) = match self.pass {
+            Pass::Forward { bias: true, activation, .. } => {
+                (io.inputs[2].ptr::<f32>().wrapping_add(panel.start).cast_const(), activation == Activation::Relu)
+            }
+            Pass::Forward { activation, .. } => (std::ptr::null(), activation == Activation::Relu),
+            Pass::InputGrad => (std::ptr::null(), false),
         };
-        // SAFETY: no task writes an input.
-        let bias = bias.then(|| unsafe { io.inputs[2].slice::<f32>() });
-        vectorized(
-            #[inline(always)]
-            || {
-                for (i, (image, [top, left])) in tiles.map(|tile| self.place(tile)).enumerate() {
-                    for first in (0..panel.columns).step_by(LANES) {
-                        let lanes = LANES.min(panel.columns - first);
-                        let mut tile: Tile = [[0.0; LANES]; POINTS];
-                        for (point, values) in tile.iter_mut().enumerate() {
-                            let at = (point * self.block + i) * width + first;
-                            values[..lanes].copy_from_slice(&from[at..at + lanes]);
-                        }
-                        let column = panel.start + first;
-                        for (at, mut values) in transform::pixels(&tile).into_iter().enumerate() {
-                            let (row, pixel) = (top + at / OUT, left + at % OUT);
-                            if row >= oh || pixel >= ow {
-                                continue;
-                            }
-                            if let Some(bias) = bias {
-                                values.iter_mut().zip(&bias[column..]).for_each(|(v, b)| *v += b);
-                            }
-                            values.iter_mut().for_each(|v| *v = activation.apply(*v));
-                            let at = ((image * oh + row) * ow + pixel) * self.k + column;
-                            // SAFETY: these columns of this tile's pixels belong to this task.
-                            let y = unsafe { io.outputs[0].slice_mut::<f32>(at..at + lanes) };
-                            y.copy_from_slice(&values[..lanes]);
-                        }
-                    }
-                }
-            },
-        );
+        let y = io.outputs[0].ptr::<f32>().wrapping_add(panel.start);
+        for (i, tile) in tiles.enumerate() {
+            let tile = Tile {
+                channels: panel.columns,
+                points: sums.wrapping_add(i * width),
+                plane: self.block * width + APART,
+                bias,
+                relu,
+                ..self.grid.pixels(tile, y, self.k)
+            };
+            // SAFETY: these columns of this tile's pixels belong to this task, the sums to its thread.
+            unsafe { (transforms().pixels)(&tile) };
+        }
     }
+}
+
+/// Whether filters are 3×3 and nothing is skipped.
+fn possible(g: &Geometry) -> bool {
+    let simple = [g.r, g.s] == [TAPS, TAPS] && g.stride == [1, 1] && g.dilation == [1, 1] && g.groups == 1;
+    let something = [g.n, g.c, g.k, g.oh(), g.ow()].iter().all(|&size| size > 0);
+    simple && something && g.padding.iter().all(|&p| p < TAPS)
 }

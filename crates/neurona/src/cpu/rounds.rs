@@ -1,0 +1,192 @@
+//! How threads share the tasks of a run's phases.
+//!
+//! A phase is a *round*. Every thread begins with its own range of the tasks, the same from step to step, so that what
+//! one step has left in a core's cache the next finds there; who is done takes tasks from the end of the others' ranges.
+//! A round ends when its tasks have ended, whoever ran them: no thread that sleeps, or that something else keeps from
+//! its core, is waited for unless it holds a task.
+
+use super::gate::{Apart, Gate};
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+/// How long a thread that is done leaves the tasks of others to them. A task's memory moves with it from core to core,
+/// which costs more than a wait of this length saves.
+const COURTESY: Duration = Duration::from_micros(2);
+
+/// What the threads of a run share.
+pub(super) struct Rounds {
+    /// Rounds that have ended.
+    ended: Gate,
+    /// Tasks of the present round that have ended.
+    done: Apart<AtomicUsize>,
+    /// For each thread's range, what has been taken of it.
+    taken: Box<[Apart<AtomicU64>]>,
+    /// How long a thread looks before it sleeps.
+    patience: Duration,
+}
+
+/// What has been taken of a range, as one word: the number of the round (from 1 in every run), how much from the front,
+/// how much from the back. A word of an earlier round means nothing yet, so nobody has to clear it between rounds; and
+/// who comes late to a round that has ended finds later words, and nothing to take.
+fn word(round: u64, front: u64, back: u64) -> u64 {
+    round << 32 | front << 16 | back
+}
+
+/// The longest range a word can count.
+const LONGEST: usize = u16::MAX as usize;
+
+impl Rounds {
+    pub fn new(threads: usize, patience: Duration) -> Self {
+        let taken = (0..threads).map(|_| Apart(AtomicU64::new(0))).collect();
+        Rounds { ended: Gate::new(0), done: Apart(AtomicUsize::new(0)), taken, patience }
+    }
+
+    /// Begins to count from zero; no thread may be inside a run.
+    pub fn restart(&self) {
+        self.ended.set(0);
+        self.taken.iter().for_each(|word| word.0.store(0, Ordering::Relaxed));
+    }
+
+    /// Takes one of the range of this thread in this round: its owner the first, others the last.
+    fn take(&self, of: usize, round: u64, range: Range<usize>, own: bool) -> Option<usize> {
+        let taken = &self.taken[of].0;
+        let mut now = taken.load(Ordering::Relaxed);
+        loop {
+            let (stamp, front, back) = (now >> 32, now >> 16 & 0xFFFF, now & 0xFFFF);
+            let (front, back) = if stamp < round { (0, 0) } else { (front, back) };
+            if stamp > round || (front + back) as usize >= range.len() {
+                return None;
+            }
+            let next = if own { word(round, front + 1, back) } else { word(round, front, back + 1) };
+            // Relaxed: the words only say who runs what; what tasks write is passed on by the end of the round.
+            match taken.compare_exchange_weak(now, next, Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) if own => return Some(range.start + front as usize),
+                Ok(_) => return Some(range.end - 1 - back as usize),
+                Err(changed) => now = changed,
+            }
+        }
+    }
+
+    /// Whether the owner of this range has begun with it in this round.
+    fn begun(&self, of: usize, round: u64) -> bool {
+        let now = self.taken[of].0.load(Ordering::Relaxed);
+        now >> 32 == round && now >> 16 & 0xFFFF > 0
+    }
+
+    /// Counts tasks that have ended, of so many; the last ones end the round.
+    fn count(&self, done: usize, tasks: usize, round: u64) {
+        if done > 0 && self.done.0.fetch_add(done, Ordering::AcqRel) + done == tasks {
+            self.done.0.store(0, Ordering::Relaxed);
+            self.ended.set(round);
+        }
+    }
+}
+
+/// The tasks of a phase as ranges, one a thread. Very many tasks are taken `grain` at a time.
+struct Ranges {
+    tasks: usize,
+    threads: usize,
+    grain: usize,
+}
+
+impl Ranges {
+    fn new(tasks: usize, threads: usize) -> Self {
+        Ranges { tasks, threads, grain: tasks.div_ceil(threads * LONGEST) }
+    }
+
+    fn of(&self, thread: usize) -> Range<usize> {
+        let units = self.tasks.div_ceil(self.grain);
+        (units * thread).div_ceil(self.threads)..(units * (thread + 1)).div_ceil(self.threads)
+    }
+
+    /// Runs the tasks of one unit; returns how many.
+    fn run(&self, unit: usize, run: &mut impl FnMut(usize)) -> usize {
+        let tasks = unit * self.grain..((unit + 1) * self.grain).min(self.tasks);
+        tasks.clone().for_each(run);
+        tasks.len()
+    }
+}
+
+/// One thread's way through the phases of a run.
+pub struct Walk<'a> {
+    /// None when it is alone.
+    rounds: Option<&'a Rounds>,
+    thread: usize,
+    /// Rounds so far.
+    round: u64,
+    /// Whether phases of one task have come since.
+    lone: bool,
+    /// Whether it has found a thread that had not begun with its tasks: there is no use in leaving them to it.
+    absent: bool,
+}
+
+impl<'a> Walk<'a> {
+    /// The way of a thread that shares nothing.
+    pub(super) fn alone() -> Self {
+        Walk { rounds: None, thread: 0, round: 0, lone: false, absent: false }
+    }
+
+    pub(super) fn new(rounds: &'a Rounds, thread: usize) -> Self {
+        Walk { rounds: Some(rounds), thread, round: 0, lone: false, absent: false }
+    }
+
+    /// The thread's number.
+    pub fn thread(&self) -> usize {
+        self.thread
+    }
+
+    /// Runs this thread's share of a phase; every thread must call it for every phase. Returns when there is nothing
+    /// left to take, and waits at its start for the end of the phase before.
+    pub fn phase(&mut self, tasks: usize, mut run: impl FnMut(usize)) {
+        let Some(rounds) = self.rounds else { return (0..tasks).for_each(run) };
+        if tasks <= 1 {
+            // Phases of a single task all run on thread 0, and end together with the next round.
+            if self.thread == 0 {
+                self.settle();
+                (0..tasks).for_each(run);
+            }
+            self.lone = true;
+            return;
+        }
+        if std::mem::take(&mut self.lone) {
+            self.round += 1;
+            if self.thread == 0 {
+                rounds.ended.set(self.round);
+            }
+        }
+        self.settle();
+        self.round += 1;
+        let ranges = Ranges::new(tasks, rounds.taken.len());
+        let (own, mut done) = (ranges.of(self.thread), 0);
+        while let Some(unit) = rounds.take(self.thread, self.round, own.clone(), true) {
+            done += ranges.run(unit, &mut run);
+        }
+        rounds.count(done, tasks, self.round);
+        // Nobody's word is looked at before it must be: its owner would have to fetch it back.
+        if self.absent || rounds.ended.look(COURTESY, |ended| ended >= self.round).is_none() {
+            self.help(rounds, &ranges, run);
+        }
+    }
+
+    /// Takes tasks of other threads while there are any.
+    fn help(&mut self, rounds: &Rounds, ranges: &Ranges, mut run: impl FnMut(usize)) {
+        let mut done = 0;
+        self.absent = false;
+        for step in 1..ranges.threads {
+            let of = (self.thread + step) % ranges.threads;
+            while let Some(unit) = rounds.take(of, self.round, ranges.of(of), false) {
+                self.absent |= !rounds.begun(of, self.round);
+                done += ranges.run(unit, &mut run);
+            }
+        }
+        rounds.count(done, ranges.tasks, self.round);
+    }
+
+    /// Waits for the end of all rounds so far.
+    pub(super) fn settle(&self) {
+        if let Some(rounds) = self.rounds {
+            rounds.ended.wait(rounds.patience, |ended| ended >= self.round);
+        }
+    }
+}
