@@ -148,6 +148,12 @@ pub(crate) struct Dot {
     pub relu: bool,
 }
 
+/// Negative values become zero when asked; written so that a NaN stays one.
+#[inline(always)]
+fn finish<const N: usize>(sums: [f32; N], relu: bool) -> [f32; N] {
+    if relu { sums.map(|s| if s < 0.0 { 0.0 } else { s }) } else { sums }
+}
+
 /// A compiled [`Dot`] of a fixed number of rows.
 pub(crate) type DotFn = unsafe fn(&Dot);
 
@@ -184,13 +190,23 @@ unsafe fn dot<V: Vector, const M: usize>(d: &Dot) {
                     }
                 }
             }
-            for (i, row) in sum.iter().enumerate() {
-                let sums = V::sums(*row);
-                for (j, &s) in sums.iter().enumerate().take(count) {
-                    let s = if d.bias.is_null() { s } else { s + *d.bias.add(column + j) };
-                    // Written so that a NaN stays one.
-                    let s = if d.relu && s < 0.0 { 0.0 } else { s };
-                    *d.c.add(i * d.c_row + column + j) = s;
+            // With all four columns there, what follows the sums is vector work too.
+            if count == N {
+                for (i, row) in sum.iter().enumerate() {
+                    let mut sums = V::sums(*row);
+                    if !d.bias.is_null() {
+                        let bias = d.bias.add(column).cast::<[f32; N]>().read_unaligned();
+                        sums = std::array::from_fn(|j| sums[j] + bias[j]);
+                    }
+                    d.c.add(i * d.c_row + column).cast::<[f32; N]>().write_unaligned(finish(sums, d.relu));
+                }
+            } else {
+                for (i, row) in sum.iter().enumerate() {
+                    let sums = V::sums(*row);
+                    let bias = |j: usize| if d.bias.is_null() { 0.0 } else { *d.bias.add(column + j) };
+                    for (j, &s) in sums.iter().enumerate().take(count) {
+                        *d.c.add(i * d.c_row + column + j) = finish([s + bias(j)], d.relu)[0];
+                    }
                 }
             }
             column += N;

@@ -25,7 +25,7 @@ pub use reference::MatMulReference;
 use crate::cpu::kernel::{Io, Kernel, Prepared, share};
 use micro::{Dot, Start, Tile, dots};
 use num_traits::Float;
-use packing::Packing;
+use packing::{Packing, crowded};
 use panel::{Panel, panels};
 use std::ops::Range;
 
@@ -68,11 +68,14 @@ const SHALLOW: usize = 64;
 
 /// Packed floats that caches hold. Beyond them few rows wait for memory, whichever way they are multiplied.
 const CACHED: usize = 4 << 20;
+/// A right operand of more floats than this does not stay in the L2 cache: read where it lies, it comes in as rows.
+const LARGE: usize = 1 << 18;
 
 /// How a product is computed.
 enum Way {
     Dot,
-    Straight,
+    /// So many steps of the reduction at a time.
+    Straight(usize),
     Packed(Packing),
 }
 
@@ -151,11 +154,19 @@ impl MatMul {
         let (way, grid) = if b.col != 1 && a.col == 1 && m <= 8 * dots.len() && !packed {
             (Way::Dot, (1, tasks.min(n.div_ceil(4)).max(1)))
         } else {
-            let grid = grid(tasks, m, n, m.div_ceil(tallest), panels.len());
+            let rows = m.div_ceil(tallest);
             if b.col == 1 && (m <= 4 * tallest || k <= SHALLOW) {
-                (Way::Straight, grid)
+                let (depth, panels) = match k * n {
+                    ..LARGE => (DEPTH, panels.len()),
+                    // Memory is read along its rows: few steps at a time over many columns. The fewest where rows of
+                    // the operand meet in the L1 cache, and each is fetched ahead only to be pushed out.
+                    _ if m <= 2 && crowded(16, b.row) => (8, panels.len().div_ceil(8)),
+                    _ => (if m <= 8 { 128 } else { 256 }, panels.len().div_ceil(8)),
+                };
+                (Way::Straight(depth), grid(tasks, m, n, rows, panels))
             } else {
-                (Way::Packed(Packing::new(batch, m, n, k, a, b, lasts)), grid)
+                let packing = Packing::new(tallest, batch, m, n, k, a, b, lasts);
+                (Way::Packed(packing), grid(tasks, m, n, rows, panels.len()))
             }
         };
         let a_row = if let Way::Packed(packing) = &way { packing.left_row() } else { a.row };
@@ -172,7 +183,8 @@ impl MatMul {
         let (row, column) = (block % rows, block / rows);
         let rows = share(self.m, rows, row);
         let panels = &self.panels[share(self.panels.len(), columns, column)];
-        let blocks = self.k.div_ceil(DEPTH).max(1);
+        let depth = if let Way::Straight(depth) = self.way { depth } else { DEPTH };
+        let blocks = self.k.div_ceil(depth).max(1);
         let chunks = rows.len().div_ceil(HIGH);
         for depth in 0..blocks {
             let steps = share(self.k, blocks, depth);
@@ -305,6 +317,8 @@ impl Kernel for MatMul {
             Way::Dot => self.dots(task, io),
             Way::Packed(packing) if phase < packing.phases() => packing.run(phase, task, io),
             Way::Straight | Way::Packed(_) => self.tiles(task, io),
+            Way::Packed(packing) if phase == 0 => packing.run(task, io),
+            Way::Straight(_) | Way::Packed(_) => self.tiles(task, io),
         }
     }
 

@@ -1,7 +1,6 @@
 //! Operands copied to where a product's tiles read them best.
 
 use super::MatLayout;
-use super::micro::widths;
 use super::panel::{Panel, Transposed, pack, packed_width, panels};
 use crate::cpu::kernel::{Io, Prepared, share};
 
@@ -33,13 +32,23 @@ pub(super) struct Packing {
 }
 
 impl Packing {
-    pub fn new(batch: usize, m: usize, n: usize, k: usize, a: MatLayout, b: MatLayout, lasts: bool) -> Self {
+    /// For tiles of so many rows at most; the right operand may last from run to run.
+    pub fn new(
+        tallest: usize,
+        batch: usize,
+        m: usize,
+        n: usize,
+        k: usize,
+        a: MatLayout,
+        b: MatLayout,
+        lasts: bool,
+    ) -> Self {
         let panels = panels(n);
         let matrices = [a.batch, b.batch].map(|step| if step == 0 { batch.min(1) } else { batch });
         let right = packed_width(n) * k;
         let units = (matrices[1] * panels.len()).max(1);
         let pieces = (matrices[1] * right / 16_384).clamp(1, 64).div_ceil(units).min(k.max(1));
-        let row = if a.col == 1 && m > WAYS && crowded(a.row) { spread(k) } else { 0 };
+        let row = if a.col == 1 && m > WAYS && crowded(tallest, a.row) { spread(k) } else { 0 };
         Packing { m, k, a, b, panels, matrices, right, pieces, row, apart: lasts && row > 0 }
     }
 
@@ -147,13 +156,10 @@ impl Packing {
     }
 }
 
-/// Whether the rows of a tile, so many floats apart, push each other out of the L1 cache.
-fn crowded(row: usize) -> bool {
-    let widths = widths();
+/// Whether so many rows, so many floats apart, push each other out of the L1 cache.
+pub(super) fn crowded(rows: usize, row: usize) -> bool {
     let mut lines = [0; SETS];
-    for i in 0..widths[widths.len() - 1].rows() {
-        lines[i * row / LINE % SETS] += 1;
-    }
+    (0..rows).for_each(|i| lines[i * row / LINE % SETS] += 1);
     lines.iter().any(|&lines| lines > WAYS)
 }
 
@@ -172,7 +178,7 @@ mod tests {
     fn packed_rows_are_not_crowded() {
         for k in [1, 15, 16, 512, 1000, 1024, 4096, 5000] {
             let row = spread(k);
-            assert!(row >= k && row < k + (SETS + 1) * LINE && !crowded(row), "{k}: {row}");
+            assert!(row >= k && row < k + (SETS + 1) * LINE && !crowded(14, row), "{k}: {row}");
         }
     }
 }

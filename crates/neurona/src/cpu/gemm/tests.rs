@@ -104,6 +104,37 @@ fn large_sizes_in_every_layout() {
 }
 
 #[test]
+fn right_operands_larger_than_the_cache() {
+    for &(m, n, k) in &[(1, 1024, 300), (2, 530, 600), (5, 700, 400), (20, 1030, 260)] {
+        for way in [0, 1, 12, 13] {
+            check(1, m, n, k, way, false);
+        }
+    }
+}
+
+#[test]
+fn left_rows_that_meet_in_the_cache() {
+    for &(batch, m, n, k) in &[(1, 60, 40, 1024), (1, 141, 33, 2048), (2, 75, 20, 1024)] {
+        for way in 0..16 {
+            check(batch, m, n, k, way, true);
+        }
+    }
+}
+
+#[test]
+fn random_sizes_and_layouts() {
+    let mut rng = crate::cpu::tasks::testing::Rng(5);
+    for _ in 0..200 {
+        let [m, n, k] = [160, 160, 600].map(|most| {
+            let small = 3 * rng.below(2);
+            rng.below(most >> small)
+        });
+        let (batch, way) = (1 + rng.below(3), rng.below(16));
+        check(batch, m, n, k, way, rng.below(2) == 0);
+    }
+}
+
+#[test]
 fn batches() {
     for &(batch, m, n, k) in &[(0, 3, 4, 5), (3, 5, 18, 7), (2, 70, 33, 19)] {
         for way in 0..16 {
