@@ -12,7 +12,7 @@ pub(crate) mod panel;
 mod reference;
 #[cfg(test)]
 pub(crate) mod tests;
-mod vector;
+pub(crate) mod vector;
 
 pub use reference::MatMulReference;
 

@@ -5,7 +5,7 @@
 /// # Safety
 /// Every method needs the instructions of its type; the functions that use them are compiled
 /// (`#[target_feature]`) and called only where `simd::isa` has found those.
-pub(super) trait Vector: Copy {
+pub(crate) trait Vector: Copy {
     /// Floats in one register.
     const LANES: usize;
 
@@ -29,7 +29,7 @@ pub(super) trait Vector: Copy {
 
 /// Four lanes of plain Rust, which every target's compiler turns into its 128-bit registers.
 #[derive(Clone, Copy)]
-pub(super) struct Lanes([f32; 4]);
+pub(crate) struct Lanes([f32; 4]);
 
 impl Vector for Lanes {
     const LANES: usize = 4;
@@ -76,7 +76,7 @@ impl Vector for Lanes {
 }
 
 #[cfg(target_arch = "x86_64")]
-pub(super) use x86::{Avx2, Avx512, Narrow};
+pub(crate) use x86::{Avx2, Avx512, Narrow};
 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
