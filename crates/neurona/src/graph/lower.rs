@@ -3,6 +3,7 @@
 //! Each takes a graph and returns one that computes the same. They run after gradients, so what they
 //! create needs no gradient rule.
 
+mod conv_pool;
 mod elementwise;
 mod fold;
 mod layout;
@@ -11,6 +12,7 @@ mod norm_pool;
 mod pool;
 mod precision;
 mod residual;
+mod sites;
 #[cfg(test)]
 mod tests;
 
@@ -32,6 +34,7 @@ pub(crate) fn lower(ir: Ir, fuse: bool, device: Device, mixed: Option<DType>) ->
     let ir = if gpu { residual::join(loss::join_gradients(ir)?)? } else { ir };
     let ir = if fuse {
         let ir = norm_pool::join(fold::batch_norm(ir)?, device)?;
+        let ir = if device == Device::Cpu { conv_pool::join(ir)? } else { ir };
         fuse_relu(pool::mask_first(ir, device)?, device)?
     } else {
         ir

@@ -215,6 +215,7 @@ op_table! {
     sort::ArgSort,
     matmul::MatMul,
     conv2d::Conv2d, conv2d::Conv2dInputGrad, conv2d::Conv2dWeightGrad,
+    conv2d_pool::Conv2dPool, conv2d_pool::Conv2dPoolGrad,
     max_pool2d::MaxPool2d, max_pool2d::MaxPool2dGrad,
     avg_pool2d::AvgPool2d, avg_pool2d::AvgPool2dGrad,
     batch_norm::BatchNormTrain, batch_norm::BatchNormTrainGrad, batch_norm::BatchNormEval, batch_norm::BatchNormEvalGrad,
@@ -242,6 +243,7 @@ pub(crate) mod cast;
 pub(crate) mod cat;
 pub(crate) mod compare;
 pub(crate) mod conv2d;
+pub(crate) mod conv2d_pool;
 pub(crate) mod cross_entropy;
 pub(crate) mod cumsum;
 pub(crate) mod dropout;

@@ -1,13 +1,14 @@
 //! Batch-norm in training whose result goes through relu into a max-pool and nowhere else: the three become one op, and so
 //! do their gradients. What is normalised is then never stored.
 
-use super::super::ir::{Ir, Kind, Value};
+use super::super::ir::{Ir, Value};
+use super::sites::Sites;
 use crate::Result;
 use crate::cpu::simd::{Isa, isa};
 use crate::ops::Op;
 use crate::ops::batch_norm_pool::{BatchNormPool, BatchNormPoolGrad, joins};
 use crate::tensor::{Device, Meta};
-use smallvec::{SmallVec, smallvec};
+use smallvec::smallvec;
 use std::collections::HashMap;
 
 /// What becomes of a node.
@@ -54,46 +55,12 @@ pub(super) fn join(ir: Ir, device: Device) -> Result<Ir> {
 
 /// The nodes of all sites where it can be done.
 fn parts(ir: &Ir, device: Device) -> HashMap<usize, Part> {
-    let mut readers: HashMap<Value, SmallVec<[usize; 2]>> = HashMap::new();
-    for (index, node) in ir.nodes.iter().enumerate() {
-        node.inputs.iter().for_each(|v| readers.entry(*v).or_default().push(index));
-    }
-    // Somebody outside is a reader that never fits.
-    ir.kept().for_each(|v| readers.entry(v).or_default().push(usize::MAX));
-    let mut parts = HashMap::new();
-    for (index, node) in ir.nodes.iter().enumerate() {
-        if let Kind::Op(Op::MaxPool2d(_)) = &node.kind {
-            parts.extend(Site { ir, readers: &readers }.around(index, device).into_iter().flatten());
-        }
-    }
-    parts
+    let sites = Sites::new(ir);
+    let pools = (0..ir.nodes.len()).filter(|&i| matches!(sites.op(i), Some(Op::MaxPool2d(_))));
+    pools.filter_map(|pool| sites.around(pool, device)).flatten().collect()
 }
 
-struct Site<'a> {
-    ir: &'a Ir,
-    readers: &'a HashMap<Value, SmallVec<[usize; 2]>>,
-}
-
-impl Site<'_> {
-    fn op(&self, index: usize) -> Option<&Op> {
-        match &self.ir.nodes.get(index)?.kind {
-            Kind::Op(op) => Some(op),
-            Kind::Leaf(_) => None,
-        }
-    }
-
-    fn readers(&self, node: usize, out: usize) -> &[usize] {
-        self.readers.get(&Value { node, out }).map_or(&[], |all| &all[..])
-    }
-
-    /// The only reader of a node's first result.
-    fn reader(&self, node: usize) -> Option<usize> {
-        match self.readers(node, 0) {
-            [one] => Some(*one),
-            _ => None,
-        }
-    }
-
+impl Sites<'_> {
     /// What to do with each node around this pool.
     fn around(&self, pool: usize, device: Device) -> Option<Vec<(usize, Part)>> {
         let Op::MaxPool2d(pooling) = self.op(pool)? else { return None };

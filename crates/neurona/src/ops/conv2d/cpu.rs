@@ -12,6 +12,7 @@ mod tests;
 mod weight_grad;
 mod winograd;
 
+pub(crate) use forward::Band;
 pub use forward::Forward;
 pub use input_grad::InputGrad;
 pub use weight_grad::WeightGrad;
@@ -73,21 +74,21 @@ impl Geometry {
     }
 
     /// Values of a filter for one channel.
-    fn taps(&self) -> usize {
+    pub(crate) fn taps(&self) -> usize {
         self.r * self.s
     }
 
-    fn padded(&self) -> bool {
+    pub(crate) fn padded(&self) -> bool {
         self.padding != [0, 0]
     }
 
     /// Width of an image with its padding.
-    fn padded_w(&self) -> usize {
+    pub(crate) fn padded_w(&self) -> usize {
         self.w + 2 * self.padding[1]
     }
 
     /// Padded input rows under `rows` output rows.
-    fn rows_under(&self, rows: usize) -> usize {
+    pub(crate) fn rows_under(&self, rows: usize) -> usize {
         if rows == 0 { 0 } else { (rows - 1) * self.stride[0] + (self.r - 1) * self.dilation[0] + 1 }
     }
 }
@@ -148,7 +149,14 @@ impl Cut {
 
 /// Copies rows of an image with zeros around them: `rows` count from the top of the padding, and
 /// `channels` of each pixel are kept, at `stride` floats from pixel to pixel.
-fn pad(out: &mut [f32], image: &[f32], g: &Geometry, rows: Range<usize>, channels: Range<usize>, stride: usize) {
+pub(crate) fn pad(
+    out: &mut [f32],
+    image: &[f32],
+    g: &Geometry,
+    rows: Range<usize>,
+    channels: Range<usize>,
+    stride: usize,
+) {
     let [top, left] = g.padding;
     let line = g.padded_w() * stride;
     for (row, out) in rows.zip(out.chunks_exact_mut(line)) {

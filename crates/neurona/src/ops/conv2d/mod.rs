@@ -77,7 +77,7 @@ impl Conv2dOptions {
     }
 
     /// The geometry of a convolution, or what does not fit.
-    fn check(&self, x: &Meta, w: &Meta) -> Result<Geometry, String> {
+    pub(crate) fn check(&self, x: &Meta, w: &Meta) -> Result<Geometry, String> {
         let (&[n, c, h, width], &[k, per_group, r, s]) = (&x.shape[..], &w.shape[..]) else {
             return Err("needs an input [n, c, h, w] and a weight [out, in, h, w]".into());
         };

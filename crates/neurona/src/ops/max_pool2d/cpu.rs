@@ -39,15 +39,20 @@ impl<T: Real> Kernel for Forward<T> {
         let (x, y, places) = unsafe {
             (io.inputs[0].slice::<T>(), io.outputs[0].slice_mut::<T>(part.clone()), io.outputs[1].slice_mut::<u8>(part))
         };
-        vectorized(
-            #[inline(always)]
-            || forward::<T, LANES>(g, rows, x, y, places),
-        );
+        pool(g, rows, x, y, places);
     }
 
     fn flops(&self) -> u64 {
         (self.geometry.output_len() * self.geometry.kernel.iter().product::<usize>()) as u64
     }
+}
+
+/// Pools rows of windows; `y` and `places` are those rows'.
+pub(crate) fn pool<T: Real>(g: &Pool, rows: Range<usize>, x: &[T], y: &mut [T], places: &mut [u8]) {
+    vectorized(
+        #[inline(always)]
+        || forward::<T, LANES>(g, rows, x, y, places),
+    );
 }
 
 #[inline(always)]

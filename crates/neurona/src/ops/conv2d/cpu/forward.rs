@@ -9,6 +9,7 @@ use crate::cpu::gemm::panel::{Panel, Transposed, packed_width, panels};
 use crate::cpu::gemm::{Activation, DEPTH, task_count};
 use crate::cpu::kernel::{Io, Kernel, Prepared, share};
 use crate::cpu::simd::vectorized;
+use std::ops::Range;
 
 /// Convolution with `f32` elements: inputs `x` `[n, h, w, c]`, `weight` `[k, c/groups, r, s]` and,
 /// when asked, a bias of `k` and then a scale of `k` for the filters; output `[n, oh, ow, k]`, overwritten.
@@ -44,10 +45,14 @@ pub struct Forward {
 impl Forward {
     /// A convolution of the given sizes.
     pub fn new(g: Geometry, bias: bool, scaled: bool, activation: Activation) -> Self {
-        let (oh, ow) = (g.oh(), g.ow());
-        let panels = panels(g.group_k());
         let tasks = task_count(g.flops() as usize);
-        let cut = Cut::new(g.n, oh, ow, tasks, PIXELS);
+        let cut = Cut::new(g.n, g.oh(), g.ow(), tasks, PIXELS);
+        Forward::cut(g, bias, scaled, activation, cut, tasks)
+    }
+
+    fn cut(g: Geometry, bias: bool, scaled: bool, activation: Activation, cut: Cut, tasks: usize) -> Self {
+        let ow = g.ow();
+        let panels = panels(g.group_k());
         let total_panels = panels.len() * g.groups;
         let panel_blocks = tasks.div_ceil(cut.parts().max(1)).clamp(1, total_panels.max(1));
         let floats = g.taps() * g.group_c() * g.k;
@@ -140,6 +145,19 @@ impl Forward {
         let (images, rows) = self.cut.part(task / self.panel_blocks);
         let total_panels = self.panels.len() * g.groups;
         let chosen = share(total_panels, self.panel_blocks, task % self.panel_blocks);
+        let y_at = (images.start * g.oh() + rows.start) * g.ow() * g.k;
+        let y = io.outputs[0].ptr::<f32>().wrapping_add(y_at);
+        // SAFETY: this task alone writes these pixels' columns.
+        unsafe { self.rows(images, rows, chosen, y, io) };
+    }
+
+    /// Computes rows of images, as many as a part has at most, for some panels, with weights that are packed. They go to
+    /// `y`, pixel after pixel with all channels.
+    ///
+    /// # Safety
+    /// This task alone must own the panels' columns of these pixels at `y`, and read what lies at the inputs.
+    unsafe fn rows(&self, images: Range<usize>, rows: Range<usize>, chosen: Range<usize>, y: *mut f32, io: &Io<'_>) {
+        let g = &self.g;
         let pixels = images.len() * rows.len() * g.ow();
         let x: *const f32 = if g.padded() {
             self.copy(images.clone(), rows.clone(), io)
@@ -147,8 +165,6 @@ impl Forward {
             let first = images.start * g.h + rows.start * g.stride[0];
             io.inputs[0].ptr::<f32>().wrapping_add(first * g.w * g.c)
         };
-        let y_at = (images.start * g.oh() + rows.start) * g.ow() * g.k;
-        let y = io.outputs[0].ptr::<f32>().wrapping_add(y_at);
         let packed = io.workspace.ptr::<f32>();
 
         let blocks = self.segments.len().div_ceil(self.at_once).max(1);
@@ -181,15 +197,14 @@ impl Forward {
                     start,
                     relu: block + 1 == blocks && self.activation == Activation::Relu,
                 };
-                // SAFETY: windows stay inside the (padded) images; this task alone writes these
-                // pixels' columns.
+                // SAFETY: windows stay inside the (padded) images; the caller's promise.
                 unsafe { panel.rows(tile, &self.a_rows[..pixels], &self.c_rows[..pixels]) };
             }
         }
     }
 
     /// The padded rows that a part reads, in scratch.
-    fn copy(&self, images: std::ops::Range<usize>, rows: std::ops::Range<usize>, io: &Io<'_>) -> *const f32 {
+    fn copy(&self, images: Range<usize>, rows: Range<usize>, io: &Io<'_>) -> *const f32 {
         let g = &self.g;
         let size = g.rows_under(self.cut.block_rows()) * g.padded_w() * g.c;
         let first = rows.start * g.stride[0];
@@ -216,6 +231,55 @@ fn multiply_columns(rows: &mut [f32], width: usize, scale: &[f32]) {
         },
     );
 }
+
+/// A convolution that is computed a few rows at a time, for who makes something else of them at once: relu in it, no more
+/// than the given rows.
+pub(crate) struct Band(Forward);
+
+impl Band {
+    /// Bands of up to so many rows of one image; nothing where another way than a matrix product is faster, or the weights
+    /// are too many to be read again for each band.
+    pub fn new(g: Geometry, bias: bool, scaled: bool, activation: Activation, rows: usize) -> Option<Self> {
+        let cut = Cut { n: 1, rows, groups: 1, blocks: 1 };
+        let forward = Forward::cut(g, bias, scaled, activation, cut, 1);
+        let usual = forward.depthwise.is_none() && forward.winograd.is_none();
+        (usual && forward.workspace() <= WEIGHTS).then_some(Band(forward))
+    }
+
+    /// Tasks that pack the weights.
+    pub fn packs(&self) -> usize {
+        if self.0.g.k == 0 { 0 } else { self.0.g.groups * self.0.panels.len() * self.0.pieces }
+    }
+
+    /// Bytes for packed weights.
+    pub fn workspace(&self) -> usize {
+        self.0.workspace()
+    }
+
+    /// Bytes at the start of scratch that a band needs.
+    pub fn scratch(&self) -> usize {
+        self.0.scratch()
+    }
+
+    /// Packs some weights into the workspace.
+    pub fn pack(&self, task: usize, io: &Io<'_>) {
+        self.0.pack(task, io);
+    }
+
+    /// Rows of an image, pixel after pixel with all channels.
+    pub fn rows(&self, image: usize, rows: Range<usize>, y: &mut [f32], io: &Io<'_>) {
+        let g = &self.0.g;
+        assert!(
+            y.len() >= rows.len() * g.ow() * g.k && rows.len() <= self.0.cut.rows && rows.end <= g.oh() && image < g.n
+        );
+        let panels = 0..self.0.panels.len() * g.groups;
+        // SAFETY: `y` has room for the rows, and nobody else has it; nobody writes an input or the packed weights.
+        unsafe { self.0.rows(image..image + 1, rows, panels, y.as_mut_ptr(), io) };
+    }
+}
+
+/// Bytes of packed weights that a core's own cache keeps beside the images.
+const WEIGHTS: usize = 256 << 10;
 
 #[cfg(test)]
 impl Forward {

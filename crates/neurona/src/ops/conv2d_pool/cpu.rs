@@ -1,0 +1,69 @@
+//! Convolution, relu and max pooling of 2 by 2 in one, on CPU cores, over images `[n, h, w, c]`.
+//!
+//! Forward, a few rows are convolved and pooled while they are in the first cache: with filters side by side in registers
+//! as every convolution, or, when these are too few to fill them, with neighbouring windows. Backward, each window's
+//! gradient belongs to one pixel: that one's window of the input takes part, and three others do not.
+
+mod backward;
+mod direct;
+mod micro;
+mod product;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use crate::ops::conv2d::cpu::Geometry;
+pub(crate) use backward::Backward;
+
+use crate::cpu::kernel::Kernel;
+use direct::Direct;
+use product::Product;
+
+/// The place of a window that lets nothing through: none of its elements is above 0.
+const NOWHERE: u8 = 4;
+/// Bytes that stay in the first cache beside what else is needed.
+const NEAR: usize = 20 << 10;
+
+/// What a forward kernel is asked for, beside sizes.
+#[derive(Clone, Copy)]
+pub(crate) struct Options {
+    pub bias: bool,
+    /// Each filter is multiplied by its scale.
+    pub scaled: bool,
+    /// Where the largest stood is a second result.
+    pub places: bool,
+    /// Images are `[n, c, h, w]`.
+    pub rows: bool,
+}
+
+/// Inputs: images, weight `[k, c, r, s]`; when asked, a bias of `k` and then a scale of `k`.
+/// Outputs: pooled images `[n, h, w, k]`; when asked, places: `[n, k, h·w]` if [`windows_abreast`], else `[n, h·w, k]`.
+/// Nothing where the ops one by one are faster.
+pub(crate) fn forward(g: Geometry, options: Options) -> Option<Box<dyn Kernel>> {
+    if g.groups != 1 || pooled(&g).contains(&0) || [g.n, g.c, g.k].contains(&0) {
+        return None;
+    }
+    if windows_abreast(&g) {
+        return Some(Box::new(Direct::new(g, options)));
+    }
+    if options.rows { None } else { Some(Box::new(Product::new(g, options)?)) }
+}
+
+/// Whether the gradient in one is faster than one by one: it reads windows of the input at any place, which must come from
+/// a near cache.
+pub(crate) fn gradient_pays(g: &Geometry) -> bool {
+    g.h * g.w * g.c <= 32 << 10
+}
+
+/// Whether registers hold the same filter's sums for neighbouring windows, because filters would not fill them.
+pub(crate) fn windows_abreast(g: &Geometry) -> bool {
+    let lanes = micro::lanes();
+    let filled = |n: usize, of: usize| n as f64 / n.next_multiple_of(of) as f64;
+    // Half a register of filters still runs at full speed where there are instructions for it.
+    let filters = filled(g.k, lanes.min(8));
+    g.k < 16 && filters < filled(pooled(g)[1], lanes)
+}
+
+/// Rows and columns of windows.
+fn pooled(g: &Geometry) -> [usize; 2] {
+    [g.oh() / 2, g.ow() / 2]
+}

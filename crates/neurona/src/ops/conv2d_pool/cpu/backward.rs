@@ -1,0 +1,376 @@
+//! The gradients. Each window's gradient passes through its largest element, so that of a convolution's outputs only a
+//! quarter has any: what that one saw of the input is gathered for the filter, and the filter is scattered over it.
+
+use super::micro::{Gather, Scatter, Shape, run_lanes, shapes};
+use super::{Geometry, NEAR, pooled, windows_abreast};
+use crate::cpu::gemm::task_count;
+use crate::cpu::kernel::{Io, Kernel, share};
+use crate::cpu::simd::vectorized;
+use crate::ops::conv2d::cpu::pad;
+use std::ops::Range;
+
+/// Parts of the batch that are summed apart, at most.
+const PARTS: usize = 16;
+
+/// Inputs: the gradient by the pooled images `[n, h, w, k]`, their places, images `[n, h, w, c]`, weight.
+/// Outputs: the gradient by weight; if asked by bias; if asked by the images.
+pub(crate) struct Backward {
+    g: Geometry,
+    bias: bool,
+    input: bool,
+    /// Where each window's first element looks in a padded image, and how much further each of its elements does.
+    pixels: Vec<usize>,
+    further: [usize; 5],
+    /// Where each run of a window begins, and floats of a run: a filter row, or a filter value where rows have gaps.
+    runs: Vec<usize>,
+    length: usize,
+    /// Floats of a run with those that fill the last register.
+    wide: usize,
+    /// Where each value of a filter `[c][r][s]` lies among its runs.
+    order: Vec<usize>,
+    /// How runs and registers are cut: their shape, the first run, the first float.
+    tiles: Vec<(&'static Shape, usize, usize)>,
+    /// Parts of the batch and of the filters: a task each for the gradients by weight.
+    parts: usize,
+    blocks: usize,
+    /// Tasks that add parts up, and for the gradients by the images.
+    finishes: usize,
+    spreads: usize,
+}
+
+impl Backward {
+    /// The gradients of a convolution of these sizes.
+    pub fn new(g: Geometry, bias: bool, input: bool) -> Self {
+        let [down, across] = pooled(&g);
+        let line = g.padded_w() * g.c;
+        let step = [g.stride[0] * line, g.stride[1] * g.c];
+        let pixels = (0..down * across).map(|p| p / across * 2 * step[0] + p % across * 2 * step[1]).collect();
+        let whole_rows = g.dilation[1] == 1;
+        let (of_row, length) = if whole_rows { (1, g.s * g.c) } else { (g.s, g.c) };
+        let run = |i: usize| i / of_row * g.dilation[0] * line + i % of_row * g.dilation[1] * g.c;
+        let runs: Vec<usize> = (0..g.r * of_row).map(run).collect();
+        let wide = length.next_multiple_of(run_lanes());
+        let (taps, of_run) = (g.r * g.s, g.s / of_row);
+        let order = |i: usize| i % taps / of_run * wide + i % taps % of_run * g.c + i / taps;
+        let work = 4 * g.n * down * across * g.k * runs.len() * wide;
+        let tasks = task_count(work);
+        let parts = g.n.min(tasks).min(PARTS);
+        let blocks = tasks.checked_div(parts).unwrap_or(0).min(g.k);
+        let empty = g.k == 0 || length == 0;
+        Backward {
+            g,
+            bias,
+            input,
+            pixels,
+            further: [0, step[1], step[0], step[0] + step[1], 0],
+            tiles: if empty { Vec::new() } else { tiles(runs.len(), wide) },
+            finishes: (parts * g.k * runs.len() * wide / 16_384).clamp(1, g.k.max(1)),
+            spreads: if input { g.n.min(64) } else { 0 },
+            order: (0..g.c * taps).map(order).collect(),
+            runs,
+            length,
+            wide,
+            parts,
+            blocks,
+        }
+    }
+
+    /// Floats of a filter's runs.
+    fn filter(&self) -> usize {
+        self.runs.len() * self.wide
+    }
+
+    /// Floats of a part's sums: filters', then the biases'.
+    fn partial(&self) -> usize {
+        self.g.k * (self.filter() + 1)
+    }
+
+    /// Floats of an image with its margins, and of so many rows of windows of it.
+    fn image(&self) -> usize {
+        (self.g.h + 2 * self.g.padding[0]) * self.g.padded_w() * self.g.c
+    }
+
+    /// Windows of a row of windows.
+    fn across(&self) -> usize {
+        pooled(&self.g)[1]
+    }
+
+    /// The images of a part that are looked at together, and for large ones the rows of windows.
+    fn near(&self) -> (usize, usize) {
+        let g = &self.g;
+        let down = pooled(g)[0];
+        let near = NEAR / size_of::<f32>();
+        let line = g.padded_w() * g.c;
+        let rows = (near / line.max(1)).saturating_sub(g.rows_under(2)) / (2 * g.stride[0]) + 1;
+        if rows >= down { ((near / self.image().max(1)).clamp(1, 8), down) } else { (1, rows) }
+    }
+
+    /// A part's sums for some filters.
+    fn weigh(&self, task: usize, io: &Io<'_>) {
+        let g = &self.g;
+        let (part, block) = (task / self.blocks, task % self.blocks);
+        let (images, filters) = (share(g.n, self.parts, part), share(g.k, self.blocks, block));
+        let sums = part * self.partial();
+        let totals = sums + g.k * self.filter();
+        // SAFETY: these filters' sums of this part belong to this task.
+        unsafe {
+            io.workspace
+                .slice_mut::<f32>(sums + filters.start * self.filter()..sums + filters.end * self.filter())
+                .fill(0.0);
+            io.workspace.slice_mut::<f32>(totals + filters.start..totals + filters.end).fill(0.0);
+        }
+        let (together, rows) = self.near();
+        let down = pooled(g)[0];
+        let mut image = images.start;
+        while image < images.end {
+            let count = together.min(images.end - image);
+            for first in (0..down).step_by(rows) {
+                let windows = first * self.across()..(first + rows).min(down) * self.across();
+                let x = self.look(image..image + count, &windows, io);
+                for filter in filters.clone() {
+                    self.add_up(image, count, windows.clone(), filter, x, sums, io);
+                }
+            }
+            image += count;
+        }
+    }
+
+    /// Where images begin: in scratch, with margins, if they have any.
+    fn look(&self, images: Range<usize>, windows: &Range<usize>, io: &Io<'_>) -> *const f32 {
+        let g = &self.g;
+        if !g.padded() {
+            return io.inputs[2].ptr::<f32>().wrapping_add(images.start * self.image());
+        }
+        let line = g.padded_w() * g.c;
+        let top = windows.start / self.across() * 2 * g.stride[0];
+        let rows = top..top + g.rows_under(2 * windows.len() / self.across());
+        // SAFETY: nobody writes an input.
+        let x = unsafe { io.inputs[2].slice::<f32>() };
+        for (i, image) in images.enumerate() {
+            // Only one image at a time has other rows than all.
+            let at = i * self.image();
+            // SAFETY: scratch belongs to this thread.
+            let out = unsafe { io.scratch.slice_mut::<f32>(at..at + rows.len() * line) };
+            pad(out, &x[image * g.h * g.w * g.c..], g, rows.clone(), 0..g.c, g.c);
+        }
+        io.scratch.ptr::<f32>().wrapping_sub(top * line)
+    }
+
+    /// Adds some windows of some images to a filter's sums.
+    #[allow(clippy::too_many_arguments)]
+    fn add_up(
+        &self,
+        image: usize,
+        count: usize,
+        windows: Range<usize>,
+        filter: usize,
+        x: *const f32,
+        sums: usize,
+        io: &Io<'_>,
+    ) {
+        let g = &self.g;
+        let all = self.pixels.len();
+        let first = image * all * g.k;
+        let slopes = first + windows.start * g.k + filter;
+        let (places, place_step) =
+            if windows_abreast(g) { (first + filter * all + windows.start, 1) } else { (slopes, g.k) };
+        let workspace = io.workspace.ptr::<f32>();
+        let mut total = workspace.wrapping_add(sums + g.k * self.filter() + filter);
+        for &(shape, run, float) in &self.tiles {
+            let registers = shape.registers * run_lanes();
+            let gather = Gather {
+                x: x.wrapping_add(float),
+                images: (count, self.image()),
+                pixels: &self.pixels[windows.clone()],
+                further: self.further,
+                runs: self.runs[run..].as_ptr(),
+                last: run_lanes().min(self.length + run_lanes() - registers - float),
+                slopes: io.inputs[0].ptr::<f32>().wrapping_add(slopes),
+                slope_steps: [g.k, all * g.k],
+                places: io.inputs[1].ptr::<u8>().wrapping_add(places),
+                place_steps: [place_step, all * g.k],
+                out: workspace.wrapping_add(sums + filter * self.filter() + run * self.wide + float),
+                wide: self.wide,
+                total,
+            };
+            // SAFETY: windows lie inside the (padded) images; nobody writes the inputs, and the sums belong to this task.
+            unsafe { (shape.gather)(&gather) };
+            total = std::ptr::null_mut();
+        }
+    }
+
+    /// Where the packed filters begin.
+    fn packed(&self) -> usize {
+        (self.parts * self.partial()).next_multiple_of(16)
+    }
+
+    /// Filters as runs with zeros behind each.
+    fn pack(&self, io: &Io<'_>) {
+        let g = &self.g;
+        // SAFETY: nobody writes an input; the only task that writes the packed filters.
+        let (weight, packed) = unsafe {
+            let at = self.packed();
+            (io.inputs[3].slice::<f32>(), io.workspace.slice_mut::<f32>(at..at + g.k * self.filter()))
+        };
+        packed.fill(0.0);
+        for (packed, weight) in
+            packed.chunks_exact_mut(self.filter().max(1)).zip(weight.chunks_exact((g.c * g.r * g.s).max(1)))
+        {
+            for (value, at) in weight.iter().zip(&self.order) {
+                packed[*at] = *value;
+            }
+        }
+    }
+
+    /// The gradients by some images.
+    fn spread(&self, task: usize, io: &Io<'_>) {
+        let g = &self.g;
+        let all = self.pixels.len();
+        let floats = self.image() + self.wide;
+        let output = &io.outputs[1 + usize::from(self.bias)];
+        for image in share(g.n, self.spreads, task) {
+            // SAFETY: scratch belongs to this thread.
+            let sums = unsafe { io.scratch.slice_mut::<f32>(0..floats) };
+            sums.fill(0.0);
+            let places = self.places(image, floats, io);
+            for &(shape, run, float) in &self.tiles {
+                let scatter = Scatter {
+                    out: sums[float..].as_mut_ptr(),
+                    pixels: &self.pixels,
+                    further: self.further,
+                    runs: self.runs[run..].as_ptr(),
+                    slopes: io.inputs[0].ptr::<f32>().wrapping_add(image * all * g.k),
+                    places,
+                    filters: g.k,
+                    weight: io.workspace.ptr::<f32>().wrapping_add(self.packed() + run * self.wide + float),
+                    steps: [self.filter(), self.wide],
+                };
+                // SAFETY: windows lie inside the image with its margins, registers inside the room behind it; filters
+                // were packed in the earlier phase; nobody writes the inputs.
+                unsafe { (shape.scatter)(&scatter) };
+            }
+            let line = g.w * g.c;
+            for y in 0..g.h {
+                let at = ((y + g.padding[0]) * g.padded_w() + g.padding[1]) * g.c;
+                let to = (image * g.h + y) * line;
+                // SAFETY: this image belongs to this task.
+                unsafe { output.slice_mut::<f32>(to..to + line) }.copy_from_slice(&sums[at..at + line]);
+            }
+        }
+    }
+
+    /// An image's places `[pixel][filter]`: in scratch, behind so many floats, if the forward kernel had them otherwise.
+    fn places(&self, image: usize, floats: usize, io: &Io<'_>) -> *const u8 {
+        let (all, k) = (self.pixels.len(), self.g.k);
+        let from = image * all * k;
+        if !windows_abreast(&self.g) {
+            return io.inputs[1].ptr::<u8>().wrapping_add(from);
+        }
+        let at = floats * size_of::<f32>();
+        // SAFETY: nobody writes an input; scratch belongs to this thread.
+        let (from, to) =
+            unsafe { (&io.inputs[1].slice::<u8>()[from..][..all * k], io.scratch.slice_mut::<u8>(at..at + all * k)) };
+        for (filter, from) in from.chunks_exact(all.max(1)).enumerate() {
+            for (pixel, place) in from.iter().enumerate() {
+                to[pixel * k + filter] = *place;
+            }
+        }
+        to.as_ptr()
+    }
+
+    /// Adds the parts up.
+    fn finish(&self, task: usize, io: &Io<'_>) {
+        let g = &self.g;
+        let filters = share(g.k, self.finishes, task);
+        let taps = g.r * g.s;
+        // SAFETY: parts were summed in the earlier phase; these filters' sums and results belong to this task.
+        let (weight, totals) = unsafe {
+            let own = filters.start * taps * g.c..filters.end * taps * g.c;
+            let totals = g.k * self.filter()..g.k * (self.filter() + 1);
+            (io.outputs[0].slice_mut::<f32>(own), [totals.start + filters.start, totals.start + filters.end])
+        };
+        let sums = self.join(filters.start * self.filter()..filters.end * self.filter(), io);
+        for (sums, weight) in sums.chunks_exact(self.filter().max(1)).zip(weight.chunks_exact_mut((taps * g.c).max(1)))
+        {
+            for (value, at) in weight.iter_mut().zip(&self.order) {
+                *value = sums[*at];
+            }
+        }
+        if self.bias {
+            // SAFETY: as above.
+            let bias = unsafe { io.outputs[1].slice_mut::<f32>(filters) };
+            bias.copy_from_slice(self.join(totals[0]..totals[1], io));
+        }
+    }
+
+    /// Adds some sums of all parts to those of the first.
+    fn join<'a>(&self, range: Range<usize>, io: &'a Io<'_>) -> &'a [f32] {
+        let of = |part: usize| {
+            let at = part * self.partial();
+            // SAFETY: these sums of all parts belong to the running task, and parts do not overlap.
+            unsafe { io.workspace.slice_mut::<f32>(at + range.start..at + range.end) }
+        };
+        let sums = of(0);
+        vectorized(
+            #[inline(always)]
+            || {
+                for part in 1..self.parts {
+                    sums.iter_mut().zip(&*of(part)).for_each(|(sum, more)| *sum += more);
+                }
+            },
+        );
+        sums
+    }
+}
+
+/// Cuts runs of so many floats into shapes that there are: the fewest registers at once that hold a run go first, as
+/// gradients and places are read again for each shape.
+fn tiles(runs: usize, wide: usize) -> Vec<(&'static Shape, usize, usize)> {
+    let mut tiles = Vec::new();
+    let mut float = 0;
+    while float < wide {
+        let rest = (wide - float) / run_lanes();
+        let registers = shapes().iter().map(|s| s.registers).find(|r| *r <= rest).unwrap_or(1);
+        let mut run = 0;
+        while run < runs {
+            let fits = |s: &&Shape| s.registers == registers && s.runs <= runs - run;
+            let Some(shape) = shapes().iter().find(fits) else { break };
+            tiles.push((shape, run, float));
+            run += shape.runs;
+        }
+        float += registers * run_lanes();
+    }
+    tiles
+}
+
+impl Kernel for Backward {
+    fn phases(&self) -> Vec<usize> {
+        // Filters are packed beside the first phase, and used in the second.
+        vec![self.parts * self.blocks + usize::from(self.input), self.spreads + self.finishes]
+    }
+
+    fn workspace(&self) -> usize {
+        let packed = if self.input { self.g.k * self.filter() } else { 0 };
+        (self.packed() + packed) * size_of::<f32>()
+    }
+
+    fn scratch(&self) -> usize {
+        let looked = if self.g.padded() { self.near().0 * self.image() * size_of::<f32>() } else { 0 };
+        let places = if windows_abreast(&self.g) { self.pixels.len() * self.g.k } else { 0 };
+        let spread = if self.input { (self.image() + self.wide) * size_of::<f32>() + places } else { 0 };
+        looked.max(spread)
+    }
+
+    fn run(&self, phase: usize, task: usize, io: &Io<'_>) {
+        match (phase, task) {
+            (0, task) if task < self.parts * self.blocks => self.weigh(task, io),
+            (0, _) => self.pack(io),
+            (_, task) if task < self.spreads => self.spread(task, io),
+            _ => self.finish(task - self.spreads, io),
+        }
+    }
+
+    fn flops(&self) -> u64 {
+        self.g.flops() / 4 * (1 + u64::from(self.input))
+    }
+}

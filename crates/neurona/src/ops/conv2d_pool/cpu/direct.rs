@@ -1,0 +1,287 @@
+//! Forward with neighbouring windows in a register's lanes, for few filters.
+//!
+//! An image's columns are dealt out first, so that those which one column of all windows meets lie side by side: then each
+//! filter value meets a whole register, and the largest of a window's elements is found lane by lane.
+
+use super::micro::{Sums, lanes, sums};
+use super::{Geometry, NEAR, NOWHERE, Options, pooled};
+use crate::cpu::gemm::{Activation, task_count};
+use crate::cpu::kernel::{Io, Kernel, share};
+use crate::cpu::simd::vectorized;
+use std::ops::Range;
+
+/// See [`forward`](super::forward).
+pub(super) struct Direct {
+    g: Geometry,
+    options: Options,
+    /// Columns from a window to the next: so many decks a row is dealt out to.
+    decks: usize,
+    /// Floats of a deck.
+    deck: usize,
+    /// Windows of a row with those that fill the last register.
+    wide: usize,
+    /// Rows of windows that are computed from one set of decks.
+    rows: usize,
+    /// For each column of a filter, where the two columns of the first window find theirs in a row's decks.
+    columns: Vec<[usize; 2]>,
+    tasks: usize,
+}
+
+impl Direct {
+    pub fn new(g: Geometry, options: Options) -> Self {
+        let [down, across] = pooled(&g);
+        let decks = 2 * g.stride[1];
+        let wide = across.next_multiple_of(LANES);
+        let reach = (g.stride[1] + (g.s - 1) * g.dilation[1]) / decks;
+        let deck = (wide + reach).max(g.padded_w().div_ceil(decks)).next_multiple_of(4);
+        let at = |column: usize| column % decks * deck + column / decks;
+        let columns = (0..g.s).map(|s| [0, 1].map(|b| at(b * g.stride[1] + s * g.dilation[1]))).collect();
+        let line = g.c * decks * deck * size_of::<f32>();
+        let most = (NEAR / line.max(1)).saturating_sub(g.rows_under(2)) / (2 * g.stride[0]) + 1;
+        // Two rows of windows at least: neighbours look at the same rows of the image, which each task deals out for itself.
+        let tasks = task_count(g.flops() as usize).min(g.n * down.div_ceil(2));
+        Direct { g, options, decks, deck, wide, rows: most.min(down), columns, tasks }
+    }
+
+    /// Floats from row to row, and from channel to channel, of the decks.
+    fn steps(&self) -> [usize; 2] {
+        let row = self.decks * self.deck;
+        [row, self.g.rows_under(2 * self.rows) * row]
+    }
+
+    /// Floats of decks, of the sums of a row of windows, and of their results.
+    fn floats(&self) -> [usize; 3] {
+        let sums = self.g.k * self.wide;
+        [(self.g.c * self.steps()[1]).next_multiple_of(lanes()), 4 * sums, sums]
+    }
+
+    /// Deals out rows of an image, counted from the top of its padding.
+    #[inline(always)]
+    fn deal(&self, image: usize, rows: Range<usize>, out: &mut [f32], x: &[f32]) {
+        let g = &self.g;
+        let [top, left] = g.padding;
+        let [row_step, channel_step] = self.steps();
+        let image = &x[image * g.c * g.h * g.w..][..g.c * g.h * g.w];
+        for c in 0..g.c {
+            // At once for all padding, and for what fills registers: many short fills would take longer.
+            out[c * channel_step..][..rows.len() * row_step].fill(0.0);
+            for (i, row) in rows.clone().enumerate() {
+                let Some(y) = row.checked_sub(top).filter(|y| *y < g.h) else { continue };
+                let out = &mut out[c * channel_step + i * row_step..][..row_step];
+                if self.options.rows && left == 0 && self.decks == 2 {
+                    let (even, odd) = out.split_at_mut(self.deck);
+                    deal_in_two(&image[(c * g.h + y) * g.w..][..g.w], even, odd);
+                    continue;
+                }
+                let (from, step) = if self.options.rows { ((c * g.h + y) * g.w, 1) } else { (y * g.w * g.c + c, g.c) };
+                let (mut deck, mut place) = (left % self.decks, left / self.decks);
+                for value in image[from..].iter().step_by(step).take(g.w) {
+                    out[deck * self.deck + place] = *value;
+                    deck += 1;
+                    if deck == self.decks {
+                        (deck, place) = (0, place + 1);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The sums of a row of windows: for each filter and each of a window's four elements, all windows side by side.
+    fn convolve(&self, row: usize, dealt: &[f32], io: &Io<'_>, out: &mut [f32]) {
+        let g = &self.g;
+        let depth = g.c * g.r * g.s;
+        let [row_step, channel_step] = self.steps();
+        // SAFETY: nobody writes an input.
+        let weight = unsafe { io.inputs[1].slice::<f32>() };
+        assert!(weight.len() >= g.k * depth && out.len() >= 4 * g.k * self.wide);
+        let (most, lanes) = (sums().len(), lanes());
+        let blocks = g.k.div_ceil(most);
+        for block in 0..blocks {
+            let filters = share(g.k, blocks, block);
+            for window in (0..self.wide).step_by(lanes) {
+                let tile = Sums {
+                    x: dealt[2 * row * g.stride[0] * row_step + window..].as_ptr(),
+                    channels: (g.c, channel_step),
+                    rows: (g.r, g.dilation[0] * row_step),
+                    below: g.stride[0] * row_step,
+                    columns: &self.columns,
+                    weight: weight[filters.start * depth..].as_ptr(),
+                    depth,
+                    out: out[filters.start * 4 * self.wide + window..].as_mut_ptr(),
+                    wide: self.wide,
+                };
+                // SAFETY: decks are as long as the last register of windows reaches, and the sums as wide.
+                unsafe { sums()[filters.len() - 1](&tile) };
+            }
+        }
+    }
+
+    /// Pools a row of windows.
+    #[inline(always)]
+    fn pool(&self, row: usize, sums: &[f32], best: &mut [f32], io: &Io<'_>) {
+        let (g, wide) = (&self.g, self.wide);
+        let [down, across] = pooled(g);
+        let (image, y) = (row / down, row % down);
+        // SAFETY: nobody writes an input.
+        let of_filter = |input: usize| unsafe { io.inputs[input].slice::<f32>() };
+        for (k, (sums, best)) in sums.chunks_exact(4 * wide).zip(best.chunks_exact_mut(wide)).enumerate() {
+            let bias = if self.options.bias { of_filter(2)[k] } else { 0.0 };
+            let scale = self.options.scaled.then(|| of_filter(3)[k]);
+            let at = ((image * g.k + k) * down + y) * across;
+            for (i, best) in best.as_chunks_mut::<LANES>().0.iter_mut().enumerate() {
+                // By loops and not by `map`, whose closures would not be compiled for the instruction set in use.
+                let mut cells = [[0f32; LANES]; 4];
+                for (j, cell) in cells.iter_mut().enumerate() {
+                    cell.copy_from_slice(&sums[j * wide + i * LANES..][..LANES]);
+                    if let Some(scale) = scale {
+                        cell.iter_mut().for_each(|sum| *sum *= scale);
+                    }
+                }
+                let (value, place) = greatest(&cells, bias);
+                *best = value;
+                if self.options.places {
+                    let count = LANES.min(across - i * LANES);
+                    // SAFETY: this row of windows belongs to this task.
+                    let places = unsafe { io.outputs[1].slice_mut::<u8>(at + i * LANES..at + i * LANES + count) };
+                    copy(&place[..count], places);
+                }
+            }
+        }
+    }
+
+    /// Writes a row of windows with channels last.
+    #[inline(always)]
+    fn write(&self, row: usize, best: &[f32], io: &Io<'_>) {
+        let line = pooled(&self.g)[1] * self.g.k;
+        // SAFETY: this row of windows belongs to this task.
+        let y = unsafe { io.outputs[0].slice_mut::<f32>(row * line..(row + 1) * line) };
+        // Numbers that the compiler sees: moving a few floats at a time takes as long as knowing how many.
+        macro_rules! of { ($($k:literal)*) => { match self.g.k {
+            $($k => interleave::<$k>(best, self.wide, y),)*
+            k => for (j, y) in y.chunks_exact_mut(k).enumerate() {
+                y.iter_mut().zip(best.chunks_exact(self.wide)).for_each(|(y, best)| *y = best[j]);
+            }
+        } } }
+        of!(1 2 3 4 5 6 7 9 10 11 12 13 14 15)
+    }
+}
+
+/// Windows that are pooled at once: a whole number of the widest registers, on every machine.
+const LANES: usize = 16;
+
+/// The first of the greatest of four, with bias and relu, and its number; NaN wins over numbers. Before a bias the same ones
+/// are greatest as after it.
+#[inline(always)]
+fn greatest(cells: &[[f32; LANES]; 4], bias: f32) -> ([f32; LANES], [u8; LANES]) {
+    let (mut value, mut place) = (cells[0], [0f32; LANES]);
+    for (i, cell) in cells.iter().enumerate().skip(1) {
+        // Arrays of their own: what is changed in place would be written to memory under a mask.
+        let mut next = (value, place);
+        for j in 0..LANES {
+            let v = cell[j];
+            let wins = (v > value[j]) | v.is_nan();
+            next.0[j] = if wins { v } else { value[j] };
+            next.1[j] = if wins { i as f32 } else { place[j] };
+        }
+        (value, place) = next;
+    }
+    let mut code = [0; LANES];
+    for j in 0..LANES {
+        value[j] += bias;
+        let place = if value[j] > 0.0 { place[j] } else { f32::from(NOWHERE) };
+        // SAFETY: one of the numbers 0 to 4.
+        code[j] = unsafe { place.to_int_unchecked::<i32>() } as u8;
+        value[j] = Activation::Relu.apply(value[j]);
+    }
+    (value, code)
+}
+
+/// Deals out a row to two decks.
+#[inline(always)]
+fn deal_in_two(row: &[f32], even: &mut [f32], odd: &mut [f32]) {
+    let (blocks, rest) = row.as_chunks::<{ 2 * LANES }>();
+    for (i, block) in blocks.iter().enumerate() {
+        let (mut left, mut right) = ([0f32; LANES], [0f32; LANES]);
+        for j in 0..LANES {
+            (left[j], right[j]) = (block[2 * j], block[2 * j + 1]);
+        }
+        even[i * LANES..][..LANES].copy_from_slice(&left);
+        odd[i * LANES..][..LANES].copy_from_slice(&right);
+    }
+    let done = blocks.len() * LANES;
+    for (i, value) in rest.iter().enumerate() {
+        let deck = if i.is_multiple_of(2) { &mut *even } else { &mut *odd };
+        deck[done + i / 2] = *value;
+    }
+}
+
+/// Copies up to 16 bytes without a call.
+#[inline(always)]
+fn copy(from: &[u8], to: &mut [u8]) {
+    match (from.first_chunk::<8>(), from.last_chunk::<8>()) {
+        (Some(first), Some(last)) => {
+            let rest = to.len() - 8;
+            to[..8].copy_from_slice(first);
+            to[rest..].copy_from_slice(last);
+        }
+        _ => to.iter_mut().zip(from).for_each(|(to, from)| *to = *from),
+    }
+}
+
+/// `K` rows of `wide` floats as columns.
+#[inline(always)]
+fn interleave<const K: usize>(rows: &[f32], wide: usize, out: &mut [f32]) {
+    assert!(rows.len() >= K * wide && out.len() <= K * wide);
+    for (j, out) in out.as_chunks_mut::<K>().0.iter_mut().enumerate() {
+        for (k, out) in out.iter_mut().enumerate() {
+            *out = rows[k * wide + j];
+        }
+    }
+}
+
+impl Kernel for Direct {
+    fn phases(&self) -> Vec<usize> {
+        vec![if self.g.k == 0 { 0 } else { self.tasks }]
+    }
+
+    fn scratch(&self) -> usize {
+        self.floats().iter().sum::<usize>() * size_of::<f32>()
+    }
+
+    fn run(&self, _phase: usize, task: usize, io: &Io<'_>) {
+        let g = &self.g;
+        let down = pooled(g)[0];
+        let all = share(g.n * down, self.tasks, task);
+        let [decks, sums, best] = self.floats();
+        // SAFETY: scratch belongs to this thread; nobody writes an input.
+        let (scratch, x) =
+            unsafe { (io.scratch.slice_mut::<f32>(0..decks + sums + best), io.inputs[0].slice::<f32>()) };
+        let (dealt, rest) = scratch.split_at_mut(decks);
+        let (sums, best) = rest.split_at_mut(sums);
+        let mut row = all.start;
+        while row < all.end {
+            let (image, first) = (row / down, row % down);
+            let count = self.rows.min(down - first).min(all.end - row);
+            let top = 2 * first * g.stride[0];
+            vectorized(
+                #[inline(always)]
+                || self.deal(image, top..top + g.rows_under(2 * count), dealt, x),
+            );
+            for i in 0..count {
+                self.convolve(i, dealt, io, sums);
+                vectorized(
+                    #[inline(always)]
+                    || {
+                        self.pool(row + i, sums, best, io);
+                        self.write(row + i, best, io);
+                    },
+                );
+            }
+            row += count;
+        }
+    }
+
+    fn flops(&self) -> u64 {
+        self.g.flops()
+    }
+}

@@ -1,0 +1,113 @@
+//! Forward with a convolution by matrix products, a band of rows at a time.
+
+use super::{Geometry, NEAR, NOWHERE, Options, pooled};
+use crate::cpu::gemm::{Activation, task_count};
+use crate::cpu::kernel::{Io, Kernel, share};
+use crate::cpu::simd::vectorized;
+use crate::ops::conv2d::cpu::Band;
+use crate::ops::max_pool2d::cpu::pool;
+use crate::ops::pool::Pool;
+
+/// See [`forward`](super::forward).
+pub(super) struct Product {
+    g: Geometry,
+    band: Band,
+    /// Rows of windows that are convolved at a time.
+    rows: usize,
+    tasks: usize,
+    places: bool,
+}
+
+impl Product {
+    pub fn new(g: Geometry, options: Options) -> Option<Self> {
+        let [down, _] = pooled(&g);
+        let rows = (NEAR / (2 * g.ow() * g.k * size_of::<f32>()).max(1)).clamp(1, down);
+        let band = Band::new(g, options.bias, options.scaled, Activation::Relu, 2 * rows)?;
+        let tasks = task_count(g.flops() as usize).min(g.n * down);
+        Some(Product { g, band, rows, tasks, places: options.places })
+    }
+
+    /// Floats of a band, and windows' elements.
+    fn floats(&self) -> [usize; 2] {
+        let line = self.g.ow() * self.g.k;
+        [2 * self.rows * line, self.rows * pooled(&self.g)[1] * self.g.k]
+    }
+
+    fn windows(&self, image: usize, rows: std::ops::Range<usize>, io: &Io<'_>) {
+        let g = &self.g;
+        let [down, across] = pooled(g);
+        let [floats, places] = self.floats();
+        let at = self.band.scratch() / size_of::<f32>();
+        // SAFETY: scratch belongs to this thread, and the band's own part ends before.
+        let band = unsafe { io.scratch.slice_mut::<f32>(at..at + floats) };
+        self.band.rows(image, 2 * rows.start..2 * rows.end, band, io);
+        let first = (image * down + rows.start) * across * g.k;
+        let own = first..first + rows.len() * across * g.k;
+        // SAFETY: these rows belong to this task.
+        let y = unsafe { io.outputs[0].slice_mut::<f32>(own.clone()) };
+        let places = if self.places {
+            // SAFETY: as above.
+            unsafe { io.outputs[1].slice_mut::<u8>(own) }
+        } else {
+            let at = (at + floats) * size_of::<f32>();
+            // SAFETY: scratch belongs to this thread, and the band ends before.
+            unsafe { io.scratch.slice_mut::<u8>(at..at + places) }
+        };
+        let geometry = Pool {
+            n: 1,
+            c: g.k,
+            h: 2 * rows.len(),
+            w: g.ow(),
+            kernel: [2, 2],
+            stride: [2, 2],
+            padding: [0, 0],
+            ceil_mode: false,
+        };
+        pool(&geometry, 0..rows.len(), band, y, places);
+        if self.places {
+            vectorized(
+                #[inline(always)]
+                || {
+                    for (place, y) in places.iter_mut().zip(&*y) {
+                        *place = if *y > 0.0 { *place } else { NOWHERE };
+                    }
+                },
+            );
+        }
+    }
+}
+
+impl Kernel for Product {
+    fn phases(&self) -> Vec<usize> {
+        let packs = if self.tasks == 0 { 0 } else { self.band.packs() };
+        vec![packs, if self.g.k == 0 { 0 } else { self.tasks }]
+    }
+
+    fn workspace(&self) -> usize {
+        self.band.workspace()
+    }
+
+    fn scratch(&self) -> usize {
+        let [floats, places] = self.floats();
+        self.band.scratch() + floats * size_of::<f32>() + places
+    }
+
+    fn run(&self, phase: usize, task: usize, io: &Io<'_>) {
+        if phase == 0 {
+            return self.band.pack(task, io);
+        }
+        let down = pooled(&self.g)[0];
+        let rows = share(self.g.n * down, self.tasks, task);
+        let mut row = rows.start;
+        while row < rows.end {
+            let (image, first) = (row / down, row % down);
+            let count = self.rows.min(down - first).min(rows.end - row);
+            self.windows(image, first..first + count, io);
+            row += count;
+        }
+    }
+
+    fn flops(&self) -> u64 {
+        self.g.flops()
+    }
+}

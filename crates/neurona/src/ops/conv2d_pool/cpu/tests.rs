@@ -1,0 +1,227 @@
+//! The joined kernels against the plain convolution, and a pool in plain loops.
+
+use super::*;
+use crate::cpu::gemm::Activation;
+use crate::cpu::gemm::tests::{close, noise, run, wide};
+use crate::cpu::kernel::{Buf, Io};
+use crate::cpu::tasks::testing::Rng;
+use crate::ops::conv2d::reference::{ForwardReference, InputGradReference, WeightGradReference};
+
+/// Runs all tasks of a kernel whose second output or input is bytes.
+fn all(kernel: &dyn Kernel, inputs: &[Buf], outputs: &[Buf], backwards: bool) {
+    let aligned = |bytes: usize| vec![[f64::NAN; 8]; bytes.div_ceil(64)];
+    let (mut workspace, mut scratch) = (aligned(kernel.workspace()), aligned(kernel.scratch()));
+    let io = Io {
+        inputs,
+        outputs,
+        workspace: Buf::new(workspace.as_mut_ptr().cast(), kernel.workspace()),
+        scratch: Buf::new(scratch.as_mut_ptr().cast(), kernel.scratch()),
+    };
+    for (phase, tasks) in kernel.phases().into_iter().enumerate() {
+        for task in 0..tasks {
+            kernel.run(phase, if backwards { tasks - 1 - task } else { task }, &io);
+        }
+    }
+}
+
+/// What a pool of 2 by 2 over a relu gives, and where the largest stood, as `[pixel][filter]`.
+fn plain_pool(g: &Geometry, y: &[f64]) -> (Vec<f64>, Vec<u8>) {
+    let [down, across] = pooled(g);
+    let (mut values, mut places) = (Vec::new(), Vec::new());
+    for window in 0..g.n * down * across {
+        let (image, row, column) = (window / across / down, window / across % down, window % across);
+        for k in 0..g.k {
+            let cell = |i: usize| y[((image * g.oh() + 2 * row + i / 2) * g.ow() + 2 * column + i % 2) * g.k + k];
+            let mut best = 0;
+            for i in 1..4 {
+                if cell(i) > cell(best) || cell(i).is_nan() {
+                    best = i;
+                }
+            }
+            values.push(cell(best));
+            places.push(if cell(best) > 0.0 { best as u8 } else { NOWHERE });
+        }
+    }
+    (values, places)
+}
+
+/// Places `[n][pixel][filter]` in the order that the kernels of these sizes have them.
+fn ordered(g: &Geometry, places: &[u8]) -> Vec<u8> {
+    let pixels = pooled(g).iter().product::<usize>();
+    if !windows_abreast(g) {
+        return places.to_vec();
+    }
+    let order = |i: usize| (i / (pixels * g.k), i / pixels % g.k, i % pixels);
+    (0..places.len()).map(order).map(|(n, k, p)| places[(n * pixels + p) * g.k + k]).collect()
+}
+
+/// `[n, h, w, c]` as `[n, c, h, w]`.
+fn by_rows(g: &Geometry, x: &[f32]) -> Vec<f32> {
+    let size = g.h * g.w;
+    (0..x.len()).map(|i| x[(i / (g.c * size) * size + i % size) * g.c + i / size % g.c]).collect()
+}
+
+fn check_forward(g: Geometry, bias: bool, scaled: bool, rows: bool) {
+    let [down, across] = pooled(&g);
+    let results = g.n * down * across * g.k;
+    let window = g.c * g.r * g.s;
+    let mut inputs = vec![noise(g.n * g.h * g.w * g.c, 1), noise(g.k * window, 2)];
+    if bias {
+        inputs.push(noise(g.k, 3));
+    }
+    let mut exact = wide(&inputs);
+    if scaled {
+        let scale = noise(g.k, 5);
+        for (filter, scale) in exact[1].chunks_mut(window.max(1)).zip(&scale) {
+            filter.iter_mut().for_each(|w| *w *= f64::from(*scale));
+        }
+        inputs.push(scale);
+    }
+    let y = run(
+        &ForwardReference::<f64>::new(g, bias, Activation::Relu),
+        &mut exact,
+        &[g.n * g.oh() * g.ow() * g.k],
+        false,
+    );
+    let (want, want_places) = plain_pool(&g, &y[0]);
+    if rows {
+        inputs[0] = by_rows(&g, &inputs[0]);
+    }
+    for places in [true, false] {
+        let Some(kernel) = forward(g, Options { bias, scaled, places, rows }) else { return };
+        let mut seen = Vec::new();
+        for backwards in [false, true] {
+            let buffers: Vec<Buf> = inputs.iter_mut().map(|v| Buf::over(v)).collect();
+            let (mut got, mut got_places) = (vec![f32::NAN; results], vec![77u8; results]);
+            let outputs = [Buf::over(&mut got), Buf::over(&mut got_places)];
+            all(&*kernel, &buffers, &outputs[..1 + usize::from(places)], backwards);
+            close(&got, &want, window + 2, &format!("{g:?} {bias} {scaled} {rows}"));
+            if places {
+                // Where two are nearly equal, rounding decides.
+                let differ = ordered(&g, &want_places).iter().zip(&got_places).filter(|(a, b)| a != b).count();
+                assert!(differ <= results / 200, "{g:?}: {differ} of {results} places");
+            }
+            seen.push((got, got_places));
+        }
+        assert!(seen[0] == seen[1], "{g:?}");
+    }
+}
+
+fn check_backward(g: Geometry, bias: bool, input: bool) {
+    let [down, across] = pooled(&g);
+    let (windows, pixels) = (g.n * down * across, g.n * g.oh() * g.ow());
+    let (x, weight) = (g.n * g.h * g.w * g.c, g.k * g.c * g.r * g.s);
+    let mut slopes = noise(windows * g.k, 4);
+    let mut rng = Rng(9);
+    let places: Vec<u8> = (0..windows * g.k).map(|_| rng.below(5) as u8).collect();
+    // What the convolution's gradients get when pool and relu have done theirs.
+    let mut dy = vec![0f32; pixels * g.k];
+    for (i, (slope, place)) in slopes.iter().zip(&places).enumerate() {
+        let (window, k, place) = (i / g.k, i % g.k, usize::from(*place));
+        let (image, row, column) = (window / across / down, window / across % down, window % across);
+        if place < 4 {
+            dy[((image * g.oh() + 2 * row + place / 2) * g.ow() + 2 * column + place % 2) * g.k + k] = *slope;
+        }
+    }
+    let (mut images, mut filters) = (noise(x, 1), noise(weight, 2));
+    let sizes = [weight, g.k];
+    let plain = WeightGradReference::<f64>::new(g, bias);
+    let mut want = run(&plain, &mut wide(&[images.clone(), dy.clone()]), &sizes[..1 + usize::from(bias)], false);
+    if input {
+        let plain = InputGradReference::<f64>::new(g);
+        want.extend(run(&plain, &mut wide(&[dy, filters.clone()]), &[x], false));
+    }
+    let mut places = ordered(&g, &places);
+    let inputs = [Buf::over(&mut slopes), Buf::over(&mut places), Buf::over(&mut images), Buf::over(&mut filters)];
+    let kernel = Backward::new(g, bias, input);
+    let mut seen = Vec::new();
+    for backwards in [false, true] {
+        let mut got: Vec<Vec<f32>> = want.iter().map(|v| vec![f32::NAN; v.len()]).collect();
+        let outputs: Vec<Buf> = got.iter_mut().map(|v| Buf::over(v)).collect();
+        all(&kernel, &inputs, &outputs, backwards);
+        for (i, (got, want)) in got.iter().zip(&want).enumerate() {
+            let terms = if i == want.len() { g.k * g.r * g.s } else { pixels.max(g.k * g.r * g.s) };
+            close(got, want, terms, &format!("{g:?} {bias} {input} result {i}"));
+        }
+        seen.push(got);
+    }
+    assert!(seen[0] == seen[1], "{g:?}");
+}
+
+fn check(g: Geometry) {
+    for (bias, scaled) in [(false, false), (true, false), (true, true)] {
+        check_forward(g, bias, scaled, false);
+        check_forward(g, bias, scaled, true);
+    }
+    for (bias, input) in [(false, false), (true, true), (false, true)] {
+        check_backward(g, bias, input);
+    }
+}
+
+/// A square convolution without padding.
+fn square(n: usize, c: usize, size: usize, k: usize, filter: usize) -> Geometry {
+    let (stride, padding, dilation) = ([1, 1], [0, 0], [1, 1]);
+    Geometry { n, c, h: size, w: size, k, r: filter, s: filter, stride, padding, dilation, groups: 1 }
+}
+
+#[test]
+fn networks() {
+    check(square(4, 3, 32, 6, 5));
+    check(square(33, 6, 14, 16, 5));
+    check(square(1, 3, 32, 6, 5));
+    check(square(1, 6, 14, 16, 5));
+    check(Geometry { padding: [1, 1], ..square(3, 1, 28, 32, 3) });
+    check(Geometry { padding: [2, 2], ..square(2, 3, 32, 32, 5) });
+    check(Geometry { padding: [1, 1], ..square(2, 3, 70, 8, 3) });
+    check(Geometry { padding: [3, 3], stride: [2, 2], ..square(2, 3, 64, 12, 7) });
+}
+
+#[test]
+fn sweep() {
+    let mut rng = Rng(3);
+    let mut pick = |from: &[usize]| from[rng.below(from.len())];
+    let mut done = 0;
+    while done < 200 {
+        let g = Geometry {
+            n: pick(&[1, 2, 3, 7]),
+            c: pick(&[1, 2, 3, 5, 8, 17]),
+            h: pick(&[2, 4, 5, 7, 10, 13, 20]),
+            w: pick(&[2, 3, 5, 8, 9, 12, 37]),
+            k: pick(&[1, 3, 6, 7, 8, 9, 13, 16, 18, 34]),
+            r: pick(&[1, 2, 3, 5, 7]),
+            s: pick(&[1, 2, 3, 4, 5]),
+            stride: [pick(&[1, 1, 2, 3]), pick(&[1, 1, 2, 3])],
+            padding: [pick(&[0, 1, 2]), pick(&[0, 0, 1, 2])],
+            dilation: [pick(&[1, 1, 2]), pick(&[1, 1, 2, 3])],
+            groups: 1,
+        };
+        if !pooled(&g).contains(&0) {
+            check(g);
+            done += 1;
+        }
+    }
+}
+
+#[test]
+fn nothing_and_what_is_no_number() {
+    let options = Options { bias: false, scaled: false, places: true, rows: false };
+    assert!(forward(square(0, 3, 8, 6, 3), options).is_none());
+    // The largest of a window with NaN is NaN, as in a pool, and lets nothing back, as a relu's.
+    for k in [3, 16] {
+        let g = square(1, 1, 4, k, 1);
+        let mut x: Vec<f32> = (0..16).map(|i| i as f32 - 4.0).collect();
+        x[5] = f32::NAN;
+        let mut weight = vec![1f32; k];
+        let (mut y, mut places) = (vec![0f32; 4 * k], vec![9u8; 4 * k]);
+        let kernel = forward(g, options).expect("a kernel");
+        all(
+            &*kernel,
+            &[Buf::over(&mut x), Buf::over(&mut weight)],
+            &[Buf::over(&mut y), Buf::over(&mut places)],
+            false,
+        );
+        assert!(y[..k].iter().all(|v| v.is_nan()) && y[k..2 * k].iter().all(|v| *v == 3.0), "{y:?}");
+        let wanted: Vec<u8> = [NOWHERE, 3, 3, 3].into_iter().flat_map(|place| vec![place; k]).collect();
+        assert_eq!(places, ordered(&g, &wanted));
+    }
+}

@@ -1,0 +1,98 @@
+//! Convolution, relu and max pooling of 2 by 2 in one, on CPU cores. Only the lowering pass makes it, where nobody else
+//! needs what is convolved: that is then never stored as a whole, and the gradients have a quarter of the work, because
+//! each window sends its gradient back through one element.
+
+pub(crate) mod cpu;
+
+use super::conv2d::{Conv2d, Conv2dOptions};
+use super::{Operation, Spatial};
+use crate::cpu::kernel::Kernel;
+use crate::graph::ir::Operand;
+use crate::graph::node::Metas;
+use crate::tensor::{DType, Meta};
+use crate::{Error, Result};
+use cpu::Geometry;
+use smallvec::smallvec;
+
+/// Operands: those of the convolution. Results: the pooled images; with `places`, where in its window each element stood,
+/// in an order that only the gradient knows.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Conv2dPool {
+    /// With relu.
+    pub conv: Conv2d,
+    pub places: bool,
+    /// The images come by rows and not with channels last.
+    pub rows: bool,
+}
+
+/// Operands: the gradient by the pooled images, places, the images, weight.
+/// Results: the gradient by weight; with `bias` the one by bias; with `input` the one by the images.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Conv2dPoolGrad {
+    pub options: Conv2dOptions,
+    pub bias: bool,
+    pub input: bool,
+}
+
+fn geometry(options: &Conv2dOptions, x: &Meta, weight: &Meta) -> Result<Geometry> {
+    options.check(x, weight).map_err(|problem| Error::op("conv2d_pool", problem))
+}
+
+impl Operation for Conv2dPool {
+    fn name(&self) -> &'static str {
+        "conv2d_pool"
+    }
+    fn describe(&self) -> String {
+        format!("{}·max_pool2d", self.conv.describe())
+    }
+    fn outputs(&self, inputs: &[&Meta]) -> Result<Metas> {
+        let mut metas = self.conv.outputs(inputs)?;
+        let &[n, k, h, w] = &metas[0].shape[..] else { return Err(Error::op(self.name(), "needs images")) };
+        let shape = [n, k, h / 2, w / 2];
+        metas[0] = Meta::new(shape, metas[0].dtype);
+        if self.places {
+            metas.push(Meta::new(shape, DType::U8));
+        }
+        Ok(metas)
+    }
+    fn spatial(&self) -> Spatial {
+        if self.rows { Spatial::of(&[], &[0]) } else { Spatial::of(&[0], &[0]) }
+    }
+    fn cpu(&self, inputs: &[Operand], _outputs: &[Operand]) -> Result<Box<dyn Kernel>> {
+        let g = geometry(&self.conv.options, &inputs[0].meta, &inputs[1].meta)?;
+        let options =
+            cpu::Options { bias: inputs.len() > 2, scaled: self.conv.scaled, places: self.places, rows: self.rows };
+        cpu::forward(g, options).ok_or_else(|| Error::op(self.name(), "is not made for these sizes"))
+    }
+}
+
+impl Operation for Conv2dPoolGrad {
+    fn name(&self) -> &'static str {
+        "conv2d_pool_grad"
+    }
+    fn describe(&self) -> String {
+        "conv2d·relu·max_pool2d_grad".into()
+    }
+    fn outputs(&self, inputs: &[&Meta]) -> Result<Metas> {
+        let (x, weight) = (inputs[2], inputs[3]);
+        let mut metas: Metas = smallvec![weight.clone()];
+        if self.bias {
+            metas.push(Meta::new([weight.shape[0]], weight.dtype));
+        }
+        if self.input {
+            metas.push(x.clone());
+        }
+        Ok(metas)
+    }
+    fn spatial(&self) -> Spatial {
+        match (self.input, self.bias) {
+            (false, _) => Spatial::of(&[0, 2], &[]),
+            (true, false) => Spatial::of(&[0, 2], &[1]),
+            (true, true) => Spatial::of(&[0, 2], &[2]),
+        }
+    }
+    fn cpu(&self, inputs: &[Operand], _outputs: &[Operand]) -> Result<Box<dyn Kernel>> {
+        let g = geometry(&self.options, &inputs[2].meta, &inputs[3].meta)?;
+        Ok(Box::new(cpu::Backward::new(g, self.bias, self.input)))
+    }
+}
