@@ -316,8 +316,6 @@ impl Kernel for MatMul {
         match &self.way {
             Way::Dot => self.dots(task, io),
             Way::Packed(packing) if phase < packing.phases() => packing.run(phase, task, io),
-            Way::Straight | Way::Packed(_) => self.tiles(task, io),
-            Way::Packed(packing) if phase == 0 => packing.run(task, io),
             Way::Straight(_) | Way::Packed(_) => self.tiles(task, io),
         }
     }

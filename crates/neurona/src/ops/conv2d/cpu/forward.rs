@@ -251,6 +251,11 @@ impl Band {
         if self.0.g.k == 0 { 0 } else { self.0.g.groups * self.0.panels.len() * self.0.pieces }
     }
 
+    /// The packed weights.
+    pub fn prepared(&self) -> Option<Prepared> {
+        self.0.prepared()
+    }
+
     /// Bytes for packed weights.
     pub fn workspace(&self) -> usize {
         self.0.workspace()

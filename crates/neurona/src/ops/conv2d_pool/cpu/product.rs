@@ -2,7 +2,7 @@
 
 use super::{Geometry, NEAR, NOWHERE, Options, pooled};
 use crate::cpu::gemm::{Activation, task_count};
-use crate::cpu::kernel::{Io, Kernel, share};
+use crate::cpu::kernel::{Io, Kernel, Prepared, share};
 use crate::cpu::simd::vectorized;
 use crate::ops::conv2d::cpu::Band;
 use crate::ops::max_pool2d::cpu::pool;
@@ -85,6 +85,10 @@ impl Kernel for Product {
 
     fn workspace(&self) -> usize {
         self.band.workspace()
+    }
+
+    fn prepared(&self) -> Option<Prepared> {
+        self.band.prepared()
     }
 
     fn scratch(&self) -> usize {
