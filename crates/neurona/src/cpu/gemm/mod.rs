@@ -156,14 +156,19 @@ impl MatMul {
         } else {
             let rows = m.div_ceil(tallest);
             if b.col == 1 && (m <= 4 * tallest || k <= SHALLOW) {
-                let (depth, panels) = match k * n {
-                    ..LARGE => (DEPTH, panels.len()),
-                    // Memory is read along its rows: few steps at a time over many columns. The fewest where rows of
-                    // the operand meet in the L1 cache, and each is fetched ahead only to be pushed out.
-                    _ if m <= 2 && crowded(16, b.row) => (8, panels.len().div_ceil(8)),
-                    _ => (if m <= 8 { 128 } else { 256 }, panels.len().div_ceil(8)),
-                };
-                (Way::Straight(depth), grid(tasks, m, n, rows, panels))
+                let (mut depth, mut blocks) = (DEPTH, panels.len());
+                let crowded = crowded(16, b.row);
+                // Memory is read along its rows: few steps at a time over many columns. The fewest where rows of the
+                // operand meet in the caches and are fetched ahead only to be pushed out; but with more rows on the
+                // left the result would be fetched too often.
+                if k * n >= LARGE && (m <= 8 || !crowded) {
+                    depth = if m > 8 { 256 } else { 128 };
+                    if m <= 2 && crowded {
+                        depth = 8;
+                    }
+                    blocks = panels.len().div_ceil(8).max(panels.len().min(4));
+                }
+                (Way::Straight(depth), grid(tasks, m, n, rows, blocks))
             } else {
                 let packing = Packing::new(tallest, batch, m, n, k, a, b, lasts);
                 (Way::Packed(packing), grid(tasks, m, n, rows, panels.len()))
