@@ -98,6 +98,9 @@ fn extent(size: usize, filter: usize, stride: usize, padding: usize, dilation: u
     if filter == 0 || size + 2 * padding < reach { 0 } else { (size + 2 * padding - reach) / stride + 1 }
 }
 
+/// Bytes of a panel of weights that stay in the second-level cache while its pixels meet it.
+const CACHE: usize = 640 << 10;
+
 /// Pixels that a task should have at least: a few tiles, so that weights are read for many.
 const PIXELS: usize = 56;
 

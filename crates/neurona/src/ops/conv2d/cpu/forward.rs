@@ -3,11 +3,11 @@
 
 use super::depthwise::{Depthwise, Pass};
 use super::winograd::{self, Winograd};
-use super::{Cut, Geometry, PIXELS, pad};
+use super::{CACHE, Cut, Geometry, PIXELS, pad};
 use crate::cpu::gemm::micro::{Start, Tile};
 use crate::cpu::gemm::panel::{Panel, Transposed, packed_width, panels};
 use crate::cpu::gemm::{Activation, DEPTH, task_count};
-use crate::cpu::kernel::{Io, Kernel, Prepared, share};
+use crate::cpu::kernel::{Buf, Io, Kernel, Prepared, share};
 use crate::cpu::simd::vectorized;
 use std::ops::Range;
 
@@ -31,6 +31,8 @@ pub struct Forward {
     panel_blocks: usize,
     /// Pieces in which one panel's weights are packed.
     pieces: usize,
+    /// Whether the only task that needs a panel packs it itself, in its cache: packed weights then never go to memory.
+    alone: bool,
     /// Where each output pixel's window starts, and where its results go.
     a_rows: Vec<usize>,
     c_rows: Vec<usize>,
@@ -57,6 +59,11 @@ impl Forward {
         let panel_blocks = tasks.div_ceil(cut.parts().max(1)).clamp(1, total_panels.max(1));
         let floats = g.taps() * g.group_c() * g.k;
         let pieces = (floats / 16_384).clamp(1, 64).div_ceil(total_panels.max(1));
+        // Filters with a scale are those of inference, where packed ones are good for many runs. A band's are packed once
+        // for all bands, which is what its single task says.
+        let widest = panels.iter().map(|p| p.width.columns).max().unwrap_or(0);
+        let panel = g.taps() * g.group_c() * widest * size_of::<f32>();
+        let alone = tasks > 1 && !scaled && cut.parts() == 1 && panel_blocks == total_panels && panel <= CACHE;
 
         let line = g.padded_w() * g.c;
         let image = if g.padded() { g.rows_under(cut.block_rows()) * line } else { g.h * line };
@@ -87,7 +94,8 @@ impl Forward {
             panels,
             packed_k: packed_width(g.group_k()),
             panel_blocks,
-            pieces: pieces.clamp(1, g.group_c().max(1)),
+            pieces: if alone { 1 } else { pieces.clamp(1, g.group_c().max(1)) },
+            alone,
             a_rows,
             c_rows,
             segments,
@@ -107,12 +115,24 @@ impl Forward {
         (group * self.packed_k + panel.start) * self.depth()
     }
 
+    /// Where packed weights lie, and where those of a panel start.
+    fn packed(&self, group: usize, panel: &Panel, io: &Io<'_>) -> (Buf, usize) {
+        if self.alone { (io.scratch, self.copied()) } else { (io.workspace, self.packed_at(group, panel)) }
+    }
+
+    /// Floats of the padded rows of a part.
+    fn copied(&self) -> usize {
+        let g = &self.g;
+        let rows = g.rows_under(self.cut.block_rows());
+        if g.padded() { self.cut.images() * rows * g.padded_w() * g.c } else { 0 }
+    }
+
     fn pack(&self, task: usize, io: &Io<'_>) {
         let g = &self.g;
         let (unit, piece) = (task / self.pieces, task % self.pieces);
         let (group, panel) = (unit / self.panels.len(), &self.panels[unit % self.panels.len()]);
         let width = panel.width.columns;
-        let at = self.packed_at(group, panel);
+        let (packed, at) = self.packed(group, panel, io);
         let channels = share(g.group_c(), self.pieces, piece);
         let from = (group * g.group_k() + panel.start) * self.depth();
         let filters = Transposed {
@@ -126,7 +146,7 @@ impl Forward {
             range: channels.start * g.taps()..channels.end * g.taps(),
         };
         // SAFETY: no task writes an input, and each packs its own channels of its own panel.
-        unsafe { filters.pack(io.workspace.ptr::<f32>().wrapping_add(at)) };
+        unsafe { filters.pack(packed.ptr::<f32>().wrapping_add(at)) };
         if self.scaled {
             let column = group * g.group_k() + panel.start;
             // SAFETY: no task writes an input.
@@ -134,7 +154,7 @@ impl Forward {
             for tap in 0..g.taps() {
                 let steps = at + (tap * g.group_c() + channels.start) * width;
                 // SAFETY: what this task has just packed.
-                let packed = unsafe { io.workspace.slice_mut::<f32>(steps..steps + channels.len() * width) };
+                let packed = unsafe { packed.slice_mut::<f32>(steps..steps + channels.len() * width) };
                 multiply_columns(packed, width, scale);
             }
         }
@@ -165,7 +185,9 @@ impl Forward {
             let first = images.start * g.h + rows.start * g.stride[0];
             io.inputs[0].ptr::<f32>().wrapping_add(first * g.w * g.c)
         };
-        let packed = io.workspace.ptr::<f32>();
+        if self.alone {
+            self.pack(chosen.start, io);
+        }
 
         let blocks = self.segments.len().div_ceil(self.at_once).max(1);
         for block in 0..blocks {
@@ -175,7 +197,7 @@ impl Forward {
                 let panel = &self.panels[index % self.panels.len()];
                 let width = panel.width.columns;
                 let column = group * g.group_k() + panel.start;
-                let b = self.packed_at(group, panel);
+                let (packed, b) = self.packed(group, panel, io);
                 let start = match (block, self.bias) {
                     (0, true) => Start::Bias(io.inputs[2].ptr::<f32>().wrapping_add(column)),
                     (0, false) => Start::Zero,
@@ -188,7 +210,7 @@ impl Forward {
                     a_step: 1,
                     segments: segments.len(),
                     length: self.length,
-                    b: packed.wrapping_add(b),
+                    b: packed.ptr::<f32>().wrapping_add(b),
                     b_segments: self.b_segments[index % self.panels.len()][segments.clone()].as_ptr(),
                     b_step: width,
                     c: y.wrapping_add(column),
@@ -303,7 +325,7 @@ impl Kernel for Forward {
             return winograd.phases();
         }
         let tasks = if self.g.k == 0 { 0 } else { self.cut.parts() * self.panel_blocks };
-        let packs = if tasks == 0 { 0 } else { self.g.groups * self.panels.len() * self.pieces };
+        let packs = if tasks == 0 || self.alone { 0 } else { self.g.groups * self.panels.len() * self.pieces };
         vec![packs, tasks]
     }
 
@@ -314,7 +336,7 @@ impl Kernel for Forward {
         if let Some(winograd) = &self.winograd {
             return winograd.workspace();
         }
-        self.g.groups * self.packed_k * self.depth() * size_of::<f32>()
+        if self.alone { 0 } else { self.g.groups * self.packed_k * self.depth() * size_of::<f32>() }
     }
 
     fn scratch(&self) -> usize {
@@ -324,12 +346,9 @@ impl Kernel for Forward {
         if let Some(winograd) = &self.winograd {
             return winograd.scratch();
         }
-        let g = &self.g;
-        if !g.padded() {
-            return 0;
-        }
-        let rows = g.rows_under(self.cut.block_rows());
-        self.cut.images() * rows * g.padded_w() * g.c * size_of::<f32>()
+        let widest = self.panels.iter().map(|p| p.width.columns).max().unwrap_or(0);
+        let panel = if self.alone { self.depth() * widest } else { 0 };
+        (self.copied() + panel) * size_of::<f32>()
     }
 
     fn prepared(&self) -> Option<Prepared> {
@@ -337,6 +356,7 @@ impl Kernel for Forward {
             (Some(_), _) => "filters by channel",
             (_, Some(winograd)) if winograd.filters_first() => "transformed filters",
             (_, Some(_)) => return None,
+            _ if self.alone => return None,
             _ => "filters",
         };
         let Geometry { k, r, s, groups, .. } = self.g;

@@ -4,11 +4,11 @@
 
 use super::depthwise::{Depthwise, Pass};
 use super::winograd::{self, Winograd};
-use super::{Cut, Geometry};
+use super::{CACHE, Cut, Geometry};
 use crate::cpu::gemm::micro::{Start, Tile, widths};
 use crate::cpu::gemm::panel::{Panel, Transposed, packed_width, panels};
 use crate::cpu::gemm::{DEPTH, task_count};
-use crate::cpu::kernel::{Io, Kernel, Prepared, share};
+use crate::cpu::kernel::{Buf, Io, Kernel, Prepared, share};
 
 /// Gradient of a convolution for its input, `f32`: inputs `dy` `[n, oh, ow, k]` and `weight`
 /// `[k, c/groups, r, s]`; output `[n, h, w, c]`, overwritten.
@@ -39,6 +39,8 @@ pub struct InputGrad {
     order: Vec<usize>,
     /// Pieces in which one panel's weights are packed.
     pieces: usize,
+    /// Whether the only task that needs a panel packs it itself, in its cache: packed weights then never go to memory.
+    alone: bool,
 }
 
 /// Output pixels and where their patches go, for as many images as a part may have. Patches of
@@ -79,7 +81,9 @@ impl InputGrad {
             widest_block.unwrap_or(0)
         };
         let floats = g.k * g.taps() * c;
-        let packed = packed_width(columns);
+        let panel = g.taps() * g.group_k() * widest * size_of::<f32>();
+        let alone = !whole_rows && cut.parts() == 1 && g.groups == 1 && panel_blocks == panels.len() && panel <= CACHE;
+        let packed = if alone { widest } else { packed_width(columns) };
         // Filter rows that meet one input row are `apart`, and so are their output rows.
         let apart = g.stride[0] / gcd(g.stride[0], g.dilation[0]);
         let line = apart * g.dilation[0] / g.stride[0] * g.ow() * g.k;
@@ -99,7 +103,8 @@ impl InputGrad {
             a_segments: (0..g.r).rev().map(|i| i * line).collect(),
             b_segments: (0..g.r).map(|i| i * apart * filter_row).collect(),
             order: (0..g.s * c).map(|i| i % c * g.taps() + i / c).collect(),
-            pieces: pieces.min(g.group_k()).max(1),
+            pieces: if alone { 1 } else { pieces.min(g.group_k()).max(1) },
+            alone,
         };
         grad.meetings = (0..cut.parts().min(cut.blocks)).map(|i| grad.meet(i)).collect();
         grad
@@ -188,6 +193,19 @@ impl InputGrad {
         (group * self.runs() + run) * self.packed * self.g.group_k()
     }
 
+    /// Where packed weights lie, and where those of a group's panel start.
+    fn packed(&self, group: usize, panel: &Panel, io: &Io<'_>) -> (Buf, usize) {
+        if self.alone {
+            return (io.scratch, self.gathered());
+        }
+        (io.workspace, self.packed_at(group, 0) + panel.start * self.g.group_k())
+    }
+
+    /// Floats of the place where a task gathers sums, if that is not the result.
+    fn gathered(&self) -> usize {
+        if self.direct() { 0 } else { self.cut.images() * self.image(self.cut.block_rows()) }
+    }
+
     /// Packs some filters: `[group][run][panel][k][columns]`.
     fn pack(&self, task: usize, io: &Io<'_>) {
         let g = &self.g;
@@ -199,7 +217,8 @@ impl InputGrad {
         let weight = unsafe { io.inputs[1].slice::<f32>() };
         for row in share(k, self.pieces, piece) {
             let from = &weight[(group * k + row) * c * taps..][..c * taps];
-            let at = self.packed_at(group, 0) + panel.start * k + row * width;
+            let (packed, at) = self.packed(group, panel, io);
+            let at = at + row * width;
             if !self.whole_rows && taps > 1 {
                 let channels = Transposed {
                     source: from[panel.start * taps..].as_ptr(),
@@ -212,13 +231,13 @@ impl InputGrad {
                     range: 0..taps,
                 };
                 // SAFETY: as above; each task packs its own filters of its own panel.
-                unsafe { channels.pack(io.workspace.ptr::<f32>().wrapping_add(at)) };
+                unsafe { channels.pack(packed.ptr::<f32>().wrapping_add(at)) };
                 continue;
             }
             for run in 0..self.runs() {
                 let at = at + run * self.packed * k;
                 // SAFETY: as above.
-                let out = unsafe { io.workspace.slice_mut::<f32>(at..at + width) };
+                let out = unsafe { packed.slice_mut::<f32>(at..at + width) };
                 let (inside, rest) = out.split_at_mut(panel.columns);
                 rest.fill(0.0);
                 if self.whole_rows {
@@ -249,7 +268,9 @@ impl InputGrad {
         };
         let out = self.clear(images.clone(), rows.clone(), channel..channel + channels, io);
         let dy = io.inputs[0].ptr::<f32>().wrapping_add(images.start * g.oh() * g.ow() * g.k);
-        let packed = io.workspace.ptr::<f32>();
+        if self.alone {
+            self.pack(chosen.start, io);
+        }
         let depth_blocks = g.group_k().div_ceil(DEPTH).max(1);
         for depth in 0..depth_blocks {
             let steps = share(g.group_k(), depth_blocks, depth);
@@ -259,7 +280,8 @@ impl InputGrad {
                     let (group, panel) = (index / self.panels.len(), &self.panels[index % self.panels.len()]);
                     let width = panel.width.columns;
                     let column = group * g.group_c() + panel.start - channel;
-                    let offset = panel.start * g.group_k() + steps.start * width;
+                    let (packed, at) = self.packed(group, panel, io);
+                    let at = at - self.packed_at(group, 0) + steps.start * width;
                     for meeting in &self.meetings[part % self.cut.blocks] {
                         let run = if self.whole_rows { meeting.r } else { meeting.r * g.s + s };
                         let tile = Tile {
@@ -269,7 +291,7 @@ impl InputGrad {
                             a_step: 1,
                             segments: meeting.count,
                             length: steps.len(),
-                            b: packed.wrapping_add(self.packed_at(group, run) + offset),
+                            b: packed.ptr::<f32>().wrapping_add(self.packed_at(group, run) + at),
                             b_segments: self.b_segments.as_ptr(),
                             b_step: width,
                             c: out.wrapping_add(s * g.dilation[1] * self.pixel + column),
@@ -381,7 +403,7 @@ impl Kernel for InputGrad {
             return winograd.phases();
         }
         let tasks = if self.g.c == 0 { 0 } else { self.cut.parts() * self.panel_blocks };
-        let packs = if tasks == 0 { 0 } else { self.g.groups * self.panels.len() * self.pieces };
+        let packs = if tasks == 0 || self.alone { 0 } else { self.g.groups * self.panels.len() * self.pieces };
         vec![packs, tasks]
     }
 
@@ -392,7 +414,7 @@ impl Kernel for InputGrad {
         if let Some(winograd) = &self.winograd {
             return winograd.workspace();
         }
-        self.packed_at(self.g.groups, 0) * size_of::<f32>()
+        if self.alone { 0 } else { self.packed_at(self.g.groups, 0) * size_of::<f32>() }
     }
 
     fn scratch(&self) -> usize {
@@ -402,10 +424,8 @@ impl Kernel for InputGrad {
         if let Some(winograd) = &self.winograd {
             return winograd.scratch();
         }
-        if self.direct() {
-            return 0;
-        }
-        self.cut.images() * self.image(self.cut.block_rows()) * size_of::<f32>()
+        let panel = if self.alone { self.packed_at(1, 0) } else { 0 };
+        (self.gathered() + panel) * size_of::<f32>()
     }
 
     fn prepared(&self) -> Option<Prepared> {
@@ -413,6 +433,7 @@ impl Kernel for InputGrad {
             (Some(_), _) => "filters by channel",
             (_, Some(winograd)) if winograd.filters_first() => "turned and transformed filters",
             (_, Some(_)) => return None,
+            _ if self.alone => return None,
             _ => "turned filters",
         };
         let Geometry { k, r, s, groups, stride, dilation, .. } = self.g;

@@ -47,6 +47,8 @@ pub struct WeightGrad {
     /// Filters that are added up side by side, and tasks that do so.
     filters: usize,
     reduces: usize,
+    /// Where the batch is not split, most channels of a task: it turns its sums into OIHW itself, in its cache.
+    alone: Option<usize>,
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -106,7 +108,11 @@ impl WeightGrad {
             dy_lines: (0..cut.images() * cut.block_rows()).map(|i| i * g.ow() * g.k).collect(),
             filters: if way == Way::Windows { STREAMS } else { 1 },
             reduces: 0,
+            alone: None,
         };
+        if cut.parts() == 1 && way != Way::Windows {
+            grad.alone = (0..panel_blocks).map(|block| grad.channels(0, block).len()).max();
+        }
         // A padded copy holds only the channels that its task reads.
         let channel_blocks = if way == Way::Windows { row_blocks } else { panel_blocks };
         if g.padded() && (channel_blocks > 1 || g.groups > 1) {
@@ -161,7 +167,9 @@ impl WeightGrad {
         let g = &self.g;
         let size = g.taps() * g.group_c();
         if self.way != Way::Windows {
-            return share(g.group_k(), self.blocks.0, block).map(|k| (k, k * size)).unzip();
+            let filters = share(g.group_k(), self.blocks.0, block);
+            let (first, size) = self.alone.map_or((0, size), |channels| (filters.start, g.taps() * channels));
+            return filters.map(|k| (k, (k - first) * size)).unzip();
         }
         let channels = self.channels(block, 0);
         let first = if self.sliced() { channels.start } else { 0 };
@@ -176,6 +184,11 @@ impl WeightGrad {
         self.g.k * self.g.taps() * self.g.group_c()
     }
 
+    /// Where the bias's sums start in the workspace.
+    fn bias_at(&self) -> usize {
+        if self.alone.is_some() { 0 } else { self.cut.parts() * self.partial() }
+    }
+
     fn multiply(&self, task: usize, io: &Io<'_>) {
         let g = &self.g;
         let (row_blocks, panel_blocks) = self.blocks;
@@ -187,7 +200,7 @@ impl WeightGrad {
         let lines = images.len() * rows.len();
         if self.with_bias && block == 0 {
             let columns = group * g.group_k()..(group + 1) * g.group_k();
-            let at = self.cut.parts() * self.partial() + part * g.k;
+            let at = self.bias_at() + part * g.k;
             // SAFETY: no task writes an input; these sums belong to this task.
             let (dy, out) = unsafe {
                 let dy = &io.inputs[1].slice::<f32>()[dy_at..dy_at + lines * g.ow() * g.k];
@@ -213,7 +226,11 @@ impl WeightGrad {
         let x = x.wrapping_add(channel);
         let dy = io.inputs[1].ptr::<f32>().wrapping_add(dy_at + group * g.group_k());
         let at = part * self.partial() + group * self.partial() / g.groups;
-        let sums = io.workspace.ptr::<f32>().wrapping_add(at);
+        let sums = match self.alone {
+            Some(_) => io.scratch.ptr::<f32>().wrapping_add(self.copied()),
+            None => io.workspace.ptr::<f32>().wrapping_add(at),
+        };
+        let inside = self.channels(row_block, panel_block);
         let panels = &self.panels[share(self.panels.len(), panel_blocks, panel_block)];
 
         let (a_rows, c_rows) = &self.rows[row_block];
@@ -252,12 +269,15 @@ impl WeightGrad {
                 Way::Gradients { runs } => {
                     (tile.a, tile.a_segments, tile.a_step) = (dy, dy_lines, g.k);
                     (tile.b_segments, tile.b_step) = (x_lines, x_step);
-                    let run = g.taps() * g.group_c() / runs;
+                    let (run, before) = match self.alone {
+                        Some(channels) => (g.taps() * channels / runs, inside.start),
+                        None => (g.taps() * g.group_c() / runs, 0),
+                    };
                     for index in 0..runs {
                         let tap = self.tap(index * g.taps() / runs);
                         for panel in panels {
                             let b = x.wrapping_add(tap + panel.start - skipped);
-                            let c = sums.wrapping_add(index * run + panel.start);
+                            let c = sums.wrapping_add(index * run + panel.start - before);
                             // SAFETY: as above.
                             unsafe { panel.rows(Tile { b, c, ..tile }, a_rows, c_rows) };
                         }
@@ -265,6 +285,39 @@ impl WeightGrad {
                 }
             }
         }
+        if let Some(stride) = self.alone {
+            self.turn(group, row_block, inside, stride, io);
+        }
+    }
+
+    /// Turns a task's sums `[filter][tap][channel]` into OIHW.
+    fn turn(&self, group: usize, row_block: usize, channels: Range<usize>, stride: usize, io: &Io<'_>) {
+        let g = &self.g;
+        let (c, taps) = (g.group_c(), g.taps());
+        let filters = share(g.group_k(), self.blocks.0, row_block);
+        vectorized(
+            #[inline(always)]
+            || {
+                for (i, filter) in filters.enumerate() {
+                    let from = self.copied() + i * taps * stride;
+                    let at = (group * g.group_k() + filter) * c * taps;
+                    // SAFETY: scratch belongs to this thread, and these channels of these filters to this task.
+                    let (from, dw) = unsafe {
+                        let dw = io.outputs[0].slice_mut(at + channels.start * taps..at + channels.end * taps);
+                        (io.scratch.slice_mut::<f32>(from..from + taps * stride), dw)
+                    };
+                    for (channel, dw) in dw.chunks_exact_mut(taps).enumerate() {
+                        let from = from[channel..].iter().step_by(stride);
+                        dw.iter_mut().zip(from).for_each(|(to, from)| *to = *from);
+                    }
+                }
+            },
+        );
+    }
+
+    /// Floats of the padded rows that a part reads.
+    fn copied(&self) -> usize {
+        if self.g.padded() { self.cut.images() * self.image() } else { 0 }
     }
 
     /// The padded rows that a part reads, in scratch.
@@ -306,12 +359,12 @@ impl WeightGrad {
         if self.with_bias {
             // SAFETY: as above.
             let db = unsafe { io.outputs[1].slice_mut::<f32>(filters.clone()) };
-            let partials = &sums[parts * self.partial()..];
+            let partials = &sums[self.bias_at()..];
             for (db, filter) in db.iter_mut().zip(filters.clone()) {
                 *db = (0..parts).map(|part| partials[part * g.k + filter]).sum();
             }
         }
-        if size == 0 {
+        if size == 0 || self.alone.is_some() {
             return;
         }
         vectorized(
@@ -418,7 +471,8 @@ impl Kernel for WeightGrad {
             return vec![0, 0];
         }
         let blocks = self.g.groups * self.blocks.0 * self.blocks.1;
-        vec![self.cut.parts() * blocks, self.reduces]
+        let reduces = if self.alone.is_some() && !self.with_bias { 0 } else { self.reduces };
+        vec![self.cut.parts() * blocks, reduces]
     }
 
     fn workspace(&self) -> usize {
@@ -428,7 +482,8 @@ impl Kernel for WeightGrad {
         if let Some(winograd) = &self.winograd {
             return winograd.workspace();
         }
-        self.cut.parts() * (self.partial() + self.g.k) * size_of::<f32>()
+        let sums = if self.alone.is_some() { 0 } else { self.partial() };
+        self.cut.parts() * (sums + self.g.k) * size_of::<f32>()
     }
 
     fn scratch(&self) -> usize {
@@ -438,8 +493,8 @@ impl Kernel for WeightGrad {
         if let Some(winograd) = &self.winograd {
             return winograd.scratch();
         }
-        let copy = if self.g.padded() { self.cut.images() * self.image() } else { 0 };
-        copy.max(self.room()) * size_of::<f32>()
+        let sums = self.alone.map_or(0, |channels| self.g.group_k().div_ceil(self.blocks.0) * self.g.taps() * channels);
+        (self.copied() + sums).max(self.room()) * size_of::<f32>()
     }
 
     fn run(&self, phase: usize, task: usize, io: &Io<'_>) {
