@@ -204,6 +204,9 @@ impl Plan {
         };
         // A GPU's plans are captured whole, with whatever they pack.
         let lasting = if device == Device::Cpu { Lasting::new(ir, trace) } else { Lasting::default() };
+        // Gradients come with the same bits whether the step that uses them is in the plan or follows it: kernels are not
+        // chosen by what lasts there.
+        let spared = |v: Value| !trace.differentiates && lasting.has(v);
         let mut homes: HashMap<Value, Home> = HashMap::new();
         plan.place_leaves(ir, trace, &mut homes);
         plan.place_kept(ir, &mut homes);
@@ -215,7 +218,7 @@ impl Plan {
                 continue;
             }
             let inputs: Vec<Operand> =
-                node.inputs.iter().map(|v| Operand { lasting: lasting.has(*v), ..ir.operand(*v) }).collect();
+                node.inputs.iter().map(|v| Operand { lasting: spared(*v), ..ir.operand(*v) }).collect();
             let outputs: Vec<Operand> =
                 (0..node.outputs.len()).map(|out| ir.operand(Value { node: index, out })).collect();
             let kernel = match ready.remove(&index) {

@@ -46,7 +46,7 @@ pub(crate) struct Trace {
     /// A computed value was met that a gradient may still be taken through.
     passed: bool,
     /// A gradient is taken.
-    differentiates: bool,
+    pub differentiates: bool,
     stack: Vec<Visit>,
 }
 
