@@ -112,6 +112,8 @@ fn compare_gradients(case: &Case, net: &dyn Forward, mode: &str) -> Result<()> {
     // Batch norm over so few images lets one tipped ReLU move all gradients, by jumps of which some runs see only some.
     let mut apart: Vec<f64> = spread.iter().zip(&largest).map(|(s, l)| s / (l + floor)).collect();
     apart.sort_by(f64::total_cmp);
+    // A run of other sums may tip one that none of theirs has tipped; more than their spread leaves room for it.
+    const SPREADS: f64 = 8.0;
     let slack = if mode.is_empty() && apart[apart.len() / 2] > 1e-3 { 1e-2 } else { 1e-5 };
     let parameters = net.named_parameters();
     assert_eq!(parameters.len(), norms.len());
@@ -119,10 +121,10 @@ fn compare_gradients(case: &Case, net: &dyn Forward, mode: &str) -> Result<()> {
     for (j, (name, parameter)) in parameters.iter().enumerate() {
         let gradient = parameter.grad().unwrap_or_else(|| panic!("{name} has no gradient")).to_vec::<f64>()?;
         let probes: Vec<f64> = (0..4).map(|k| gradient[gradient.len() * k / 4]).collect();
-        let allowed = slack * largest[j] + 4.0 * spread[j] + floor;
+        let allowed = slack * largest[j] + SPREADS * spread[j] + floor;
         close(&format!("gradient of {name}"), &probes, &wanted[4 * j..4 * j + 4], allowed);
         let norm = gradient.iter().map(|g| g * g).sum::<f64>().sqrt();
-        let allowed = slack * norms[j] + 4.0 * norm_spread[j] + floor * (gradient.len() as f64).sqrt();
+        let allowed = slack * norms[j] + SPREADS * norm_spread[j] + floor * (gradient.len() as f64).sqrt();
         close(&format!("length of the gradient of {name}"), &[norm], &norms[j..=j], allowed);
         worst = worst.max((norm - norms[j]).abs() / (norms[j] + floor));
     }
