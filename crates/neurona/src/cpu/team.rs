@@ -27,6 +27,13 @@ struct Shared {
 const RUN: u64 = 1 << 32;
 const OPEN: u64 = 1 << 31;
 
+impl Shared {
+    /// Waits until no worker is inside a run.
+    fn left(&self) {
+        self.crew.wait(self.patience, |run| run & (OPEN - 1) == 0);
+    }
+}
+
 /// Ends the process when a kernel panics: the other threads would wait for it for ever, and the memory it
 /// left half-written is not to be trusted. Only a fault in a kernel gets here, never a user's input.
 struct EndOnPanic;
@@ -55,7 +62,8 @@ impl Team {
         let patience = if threads > cores { Duration::ZERO } else { PATIENCE };
         let shared = Arc::new(Shared {
             rounds: Rounds::new(threads, patience),
-            crew: Gate::new(0),
+            // All workers begin inside run 0, and leave it when they stand ready.
+            crew: Gate::new(threads as u64 - 1),
             job: Mutex::new(None),
             stop: AtomicBool::new(false),
             patience,
@@ -71,6 +79,8 @@ impl Team {
             drop(Team { shared, workers });
             return Team::new(1);
         }
+        // What the system does to start a thread, taking memory among it, must not fall into a run.
+        shared.left();
         Team { shared, workers }
     }
 
@@ -90,7 +100,7 @@ impl Team {
         if self.workers.is_empty() {
             return self.run_alone(job);
         }
-        let Shared { rounds, crew, patience, .. } = &*self.shared;
+        let Shared { rounds, crew, .. } = &*self.shared;
         // SAFETY: the job outlives this call, which ends when the run is closed and no worker is inside.
         let job: Job<'static> = unsafe { std::mem::transmute::<Job<'_>, Job<'static>>(job) };
         *self.shared.job.lock().unwrap_or_else(|e| e.into_inner()) = Some(job);
@@ -102,7 +112,7 @@ impl Team {
         job(&mut walk);
         walk.settle();
         crew.change(|run| run & !OPEN);
-        crew.wait(*patience, |run| run & (OPEN - 1) == 0);
+        self.shared.left();
         drop(guard);
     }
 }
@@ -111,22 +121,23 @@ fn work(number: usize, shared: &Shared) {
     let Shared { rounds, crew, patience, .. } = shared;
     let mut last = 0;
     loop {
-        let run = crew.wait(*patience, |run| run & OPEN != 0 && run / RUN != last);
-        if shared.stop.load(Ordering::Acquire) {
-            return;
+        // The leader waits for the last one to leave.
+        if crew.change(|run| run - 1) & (RUN - 1) == 0 {
+            crew.rouse();
         }
-        if !crew.replace(run, run + 1) {
-            continue;
-        }
-        last = run / RUN;
+        last = loop {
+            let run = crew.wait(*patience, |run| run & OPEN != 0 && run / RUN != last);
+            if shared.stop.load(Ordering::Acquire) {
+                return;
+            }
+            if crew.replace(run, run + 1) {
+                break run / RUN;
+            }
+        };
         let job = *shared.job.lock().unwrap_or_else(|e| e.into_inner());
         let _guard = EndOnPanic;
         if let Some(job) = job {
             job(&mut Walk::new(rounds, number));
-        }
-        // The leader waits for the last one.
-        if crew.change(|run| run - 1) & (RUN - 1) == 0 {
-            crew.rouse();
         }
     }
 }
