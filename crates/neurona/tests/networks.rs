@@ -35,33 +35,31 @@ fn every_network_is_trained() {
     assert!(names.iter().all(|n| known.contains(&n.as_str())) && names.len() == known.len(), "{names:?}");
 }
 
-#[test]
-fn mlp500_f32() -> Result<()> {
-    follow("mlp500", &mlp(&[500, 256, 10])?, DType::F32, usize::MAX)
+/// Each network on the CPU and, where there is one, on a GPU: the test's name, the oracle's, and how it is made.
+macro_rules! on_both { ($($test:ident: $case:literal $dtype:ident $make:expr;)*) => {
+    $( #[test] fn $test() -> Result<()> {
+        follow($case, &$make?, DType::$dtype, usize::MAX)
+    } )*
+    mod cuda {
+        use super::*;
+        $( #[test] fn $test() -> Result<()> {
+            common::gpu().map_or(Ok(()), |gpu| follow_on(gpu, $case, &$make?, DType::$dtype, usize::MAX))
+        } )*
+    }
+} }
+on_both! {
+    mlp500_f32: "mlp500" F32 mlp(&[500, 256, 10]);
+    mlp_2_8_1_f32: "mlp_2_8_1" F32 sigmoid(mlp(&[2, 8, 1]));
+    mlp_2_8_8_1_f32: "mlp_2_8_8_1" F32 sigmoid(mlp(&[2, 8, 8, 1]));
+    lab_f32: "lab" F32 Lab::new();
+    lab_fast_f32: "lab_fast" F32 Lab::new();
+    bnnet_f32: "bnnet" F32 course_cnn();
+    resnet18_f32: "resnet18" F32 resnet18_cifar(10);
+    lab_f64: "lab" F64 wide_lab();
 }
-#[test]
-fn mlp_2_8_1_f32() -> Result<()> {
-    follow("mlp_2_8_1", &mlp(&[2, 8, 1])?.add(Sigmoid::new()), DType::F32, usize::MAX)
-}
-#[test]
-fn mlp_2_8_8_1_f32() -> Result<()> {
-    follow("mlp_2_8_8_1", &mlp(&[2, 8, 8, 1])?.add(Sigmoid::new()), DType::F32, usize::MAX)
-}
-#[test]
-fn lab_f32() -> Result<()> {
-    follow("lab", &Lab::new()?, DType::F32, usize::MAX)
-}
-#[test]
-fn lab_fast_f32() -> Result<()> {
-    follow("lab_fast", &Lab::new()?, DType::F32, usize::MAX)
-}
-#[test]
-fn bnnet_f32() -> Result<()> {
-    follow("bnnet", &course_cnn()?, DType::F32, usize::MAX)
-}
-#[test]
-fn resnet18_f32() -> Result<()> {
-    follow("resnet18", &resnet18_cifar(10)?, DType::F32, usize::MAX)
+
+fn sigmoid(net: Result<Sequential>) -> Result<Sequential> {
+    Ok(net?.add(Sigmoid::new()))
 }
 
 // The same in f64, where nothing is left to chance. The kernels for f64 are plain loops, so the larger networks take
@@ -80,10 +78,6 @@ fn mlp_2_8_1_f64() -> Result<()> {
 fn mlp_2_8_8_1_f64() -> Result<()> {
     let net = Sequential::new().add(wide_linear(2, 8)?).add(ReLU::new()).add(wide_linear(8, 8)?).add(ReLU::new());
     follow("mlp_2_8_8_1", &net.add(wide_linear(8, 1)?).add(Sigmoid::new()), DType::F64, usize::MAX)
-}
-#[test]
-fn lab_f64() -> Result<()> {
-    follow("lab", &wide_lab()?, DType::F64, usize::MAX)
 }
 #[test]
 fn lab_fast_f64() -> Result<()> {
@@ -197,44 +191,6 @@ impl Judge<'_> {
             );
         }
         assert!(got.len() >= want.len(), "{role}");
-    }
-}
-
-/// The same networks on a GPU.
-mod cuda {
-    use super::*;
-
-    fn follow(name: &str, net: &dyn Forward, dtype: DType, steps: usize) -> Result<()> {
-        common::gpu().map_or(Ok(()), |gpu| follow_on(gpu, name, net, dtype, steps))
-    }
-
-    #[test]
-    fn mlp500_f32() -> Result<()> {
-        follow("mlp500", &mlp(&[500, 256, 10])?, DType::F32, usize::MAX)
-    }
-    #[test]
-    fn mlp_2_8_8_1_f32() -> Result<()> {
-        follow("mlp_2_8_8_1", &mlp(&[2, 8, 8, 1])?.add(Sigmoid::new()), DType::F32, usize::MAX)
-    }
-    #[test]
-    fn lab_f32() -> Result<()> {
-        follow("lab", &Lab::new()?, DType::F32, usize::MAX)
-    }
-    #[test]
-    fn lab_fast_f32() -> Result<()> {
-        follow("lab_fast", &Lab::new()?, DType::F32, usize::MAX)
-    }
-    #[test]
-    fn bnnet_f32() -> Result<()> {
-        follow("bnnet", &course_cnn()?, DType::F32, usize::MAX)
-    }
-    #[test]
-    fn resnet18_f32() -> Result<()> {
-        follow("resnet18", &resnet18_cifar(10)?, DType::F32, usize::MAX)
-    }
-    #[test]
-    fn lab_f64() -> Result<()> {
-        follow("lab", &wide_lab()?, DType::F64, usize::MAX)
     }
 }
 

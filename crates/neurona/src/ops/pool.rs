@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use crate::cpu::kernel::Plain;
+use crate::cpu::math::Real;
 use crate::cuda::cut::{Module, vector};
 use crate::cuda::kernel::Argument;
 use crate::cuda::{Gpu, Source};
@@ -167,7 +168,7 @@ pub(crate) fn images(g: &Pool) -> Argument {
 
 /// Which windows cover each of the positions along an axis, asked for in ascending order: counts up
 /// instead of dividing, which would cost more than the work on a pixel of few channels.
-pub(crate) struct Covering {
+struct Covering {
     start: usize,
     end: usize,
     kernel: usize,
@@ -178,7 +179,7 @@ pub(crate) struct Covering {
 
 impl Covering {
     #[inline(always)]
-    pub(crate) fn new(g: &Pool, axis: usize) -> Self {
+    fn new(g: &Pool, axis: usize) -> Self {
         Covering {
             start: 0,
             end: 0,
@@ -190,7 +191,7 @@ impl Covering {
     }
 
     #[inline(always)]
-    pub(crate) fn at(&mut self, i: usize) -> Range<usize> {
+    fn at(&mut self, i: usize) -> Range<usize> {
         let i = i + self.padding;
         while self.start * self.stride + self.kernel <= i {
             self.start += 1;
@@ -220,7 +221,7 @@ pub(crate) fn load<T: Plain, const L: usize, const EDGE: bool>(x: &[T], at: usiz
 
 /// Replaces each `out` by `f(out, a, b)`. Every slice is as long as `out` or longer.
 #[inline(always)]
-pub(crate) fn combine<T: Plain, B: Plain>(out: &mut [T], a: &[T], b: &[B], f: impl Fn(T, T, B) -> T) {
+fn combine<T: Plain, B: Plain>(out: &mut [T], a: &[T], b: &[B], f: impl Fn(T, T, B) -> T) {
     let (a, b) = (&a[..out.len()], &b[..out.len()]);
     let mut blocks = out.chunks_exact_mut(LANES);
     for ((out, a), b) in (&mut blocks).zip(a.chunks_exact(LANES)).zip(b.chunks_exact(LANES)) {
@@ -243,14 +244,7 @@ pub(crate) fn combine<T: Plain, B: Plain>(out: &mut [T], a: &[T], b: &[B], f: im
 ///
 /// `a`, `b` and `out` begin at the row and may go on after it, where `out` is overwritten.
 #[inline(always)]
-pub(crate) fn spread_halves<T: Plain, B: Plain>(
-    g: &Pool,
-    a: &[T],
-    b: &[B],
-    out: &mut [T],
-    zero: T,
-    f: impl Fn(usize, T, B) -> T,
-) {
+fn spread_halves<T: Plain, B: Plain>(g: &Pool, a: &[T], b: &[B], out: &mut [T], zero: T, f: impl Fn(usize, T, B) -> T) {
     const L: usize = 8;
     let c = g.c;
     for o in 0..g.w / 2 {
@@ -271,6 +265,71 @@ pub(crate) fn spread_halves<T: Plain, B: Plain>(
     }
     if g.w % 2 == 1 {
         out[(g.w - 1) * c..g.w * c].fill(zero);
+    }
+}
+
+/// The gradient of a pooling for these rows of the input: every cell collects from the windows that cover it, so that
+/// no two tasks write one cell.
+///
+/// `part(window, place)` says what the cell at this place of this window gets, of the window's gradient and what is
+/// `beside` it.
+#[inline(always)]
+pub(crate) fn collect<T: Real, B: Plain, F: Fn(T, B) -> T>(
+    g: &Pool,
+    rows: Range<usize>,
+    dy: &[T],
+    beside: &[B],
+    dx: &mut [T],
+    part: impl Fn([usize; 2], usize) -> F,
+) {
+    let (oh, ow) = (g.oh(), g.ow());
+    let reach = g.c.next_multiple_of(LANES);
+    let halving = g.is_halving();
+    let mut at = 0;
+    for row in rows {
+        let (image, iy) = (row / g.h, row % g.h);
+        let oys = g.covering(0, iy);
+        if halving {
+            let dx = &mut dx[at..];
+            at += g.w * g.c;
+            if oys.is_empty() {
+                dx[..g.w * g.c].fill(T::zero());
+            } else {
+                let from = (image * oh + oys.start) * ow * g.c;
+                // Windows of such a row differ in nothing but their elements.
+                let parts = [0, 1].map(|s| part([oys.start, 0], 2 * (iy & 1) + s));
+                spread_halves(g, &dy[from..], &beside[from..], dx, T::zero(), |s, dy, beside| parts[s](dy, beside));
+            }
+            continue;
+        }
+        let mut across = Covering::new(g, 1);
+        let last = (image * oh + oys.end) * ow * g.c;
+        for ix in 0..g.w {
+            let oxs = across.at(ix);
+            // Whole vectors, as far as there is room: see `load`.
+            let room = at + reach <= dx.len() && last + reach <= dy.len();
+            let dx = &mut dx[at..at + if room { reach } else { g.c }];
+            let mut first = true;
+            for oy in oys.clone() {
+                let r = iy + g.padding[0] - oy * g.stride[0];
+                for ox in oxs.clone() {
+                    let s = ix + g.padding[1] - ox * g.stride[1];
+                    let part = part([oy, ox], r * g.kernel[1] + s);
+                    let from = ((image * oh + oy) * ow + ox) * g.c;
+                    let (dy, beside) = (&dy[from..], &beside[from..]);
+                    if first {
+                        combine(dx, dy, beside, |_, dy, beside| part(dy, beside));
+                    } else {
+                        combine(dx, dy, beside, |sum, dy, beside| sum + part(dy, beside));
+                    }
+                    first = false;
+                }
+            }
+            if first {
+                dx.fill(T::zero());
+            }
+            at += g.c;
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use crate::cpu::kernel::{Io, Kernel, share};
 use crate::cpu::math::Real;
 use crate::cpu::simd::vectorized;
 use crate::cpu::tasks::pieces;
-use crate::ops::pool::{Covering, LANES, Pool, combine, load, spread_halves, store};
+use crate::ops::pool::{LANES, Pool, collect, load, store};
 
 /// The mean of each window.
 ///
@@ -141,62 +141,17 @@ impl<T: Real> Kernel for InputGrad<T> {
         let pads = self.count_include_pad;
         vectorized(
             #[inline(always)]
-            || input_grad(g, pads, rows, dy, dx),
+            || {
+                collect(g, rows, dy, dy, dx, |[oy, ox], _| {
+                    let count = T::of((counted(g, pads, 0, oy) * counted(g, pads, 1, ox)) as f64);
+                    move |gradient, _| gradient / count
+                })
+            },
         );
     }
 
     fn flops(&self) -> u64 {
         (self.geometry.output_len() * self.geometry.kernel.iter().product::<usize>()) as u64
-    }
-}
-
-/// Every input cell collects from the windows that cover it, so that no two tasks write one cell.
-#[inline(always)]
-fn input_grad<T: Real>(g: &Pool, pads: bool, rows: Range<usize>, dy: &[T], dx: &mut [T]) {
-    let (oh, ow) = (g.oh(), g.ow());
-    let reach = g.c.next_multiple_of(LANES);
-    let halving = g.is_halving();
-    let mut at = 0;
-    for row in rows {
-        let (image, iy) = (row / g.h, row % g.h);
-        let oys = g.covering(0, iy);
-        if halving {
-            let dx = &mut dx[at..];
-            at += g.w * g.c;
-            if oys.is_empty() {
-                dx[..g.w * g.c].fill(T::zero());
-            } else {
-                let from = (image * oh + oys.start) * ow * g.c;
-                spread_halves(g, &dy[from..], &dy[from..], dx, T::zero(), |_, gradient, _| gradient / T::of(4.0));
-            }
-            continue;
-        }
-        let mut across = Covering::new(g, 1);
-        let last = (image * oh + oys.end) * ow * g.c;
-        for ix in 0..g.w {
-            let oxs = across.at(ix);
-            // Whole vectors, as far as there is room: see `pool::load`.
-            let room = at + reach <= dx.len() && last + reach <= dy.len();
-            let dx = &mut dx[at..at + if room { reach } else { g.c }];
-            let mut first = true;
-            for oy in oys.clone() {
-                for ox in oxs.clone() {
-                    let count = counted(g, pads, 0, oy) * counted(g, pads, 1, ox);
-                    let count = T::of(count as f64);
-                    let dy = &dy[((image * oh + oy) * ow + ox) * g.c..];
-                    if first {
-                        combine(dx, dy, dy, |_, gradient, _| gradient / count);
-                    } else {
-                        combine(dx, dy, dy, |sum, gradient, _| sum + gradient / count);
-                    }
-                    first = false;
-                }
-            }
-            if first {
-                dx.fill(T::zero());
-            }
-            at += g.c;
-        }
     }
 }
 

@@ -7,7 +7,7 @@ use crate::cpu::kernel::{Io, Kernel, share};
 use crate::cpu::math::Real;
 use crate::cpu::simd::vectorized;
 use crate::cpu::tasks::pieces;
-use crate::ops::pool::{Covering, LANES, Pool, combine, load, spread_halves, store};
+use crate::ops::pool::{LANES, Pool, collect, load, store};
 
 /// The greatest element of each window.
 ///
@@ -181,68 +181,16 @@ impl<T: Real> Kernel for InputGrad<T> {
         };
         vectorized(
             #[inline(always)]
-            || input_grad(g, rows, dy, places, dx),
+            || {
+                collect(g, rows, dy, places, dx, |_, place| {
+                    move |gradient, winner| if winner == place as u8 { gradient } else { T::zero() }
+                })
+            },
         );
     }
 
     fn flops(&self) -> u64 {
         self.geometry.output_len() as u64
-    }
-}
-
-/// Every input cell collects from the windows that cover it, so that no two tasks write one cell.
-#[inline(always)]
-fn input_grad<T: Real>(g: &Pool, rows: Range<usize>, dy: &[T], places: &[u8], dx: &mut [T]) {
-    let (oh, ow) = (g.oh(), g.ow());
-    let reach = g.c.next_multiple_of(LANES);
-    let halving = g.is_halving();
-    let mut at = 0;
-    for row in rows {
-        let (image, iy) = (row / g.h, row % g.h);
-        let oys = g.covering(0, iy);
-        if halving {
-            let dx = &mut dx[at..];
-            at += g.w * g.c;
-            if oys.is_empty() {
-                dx[..g.w * g.c].fill(T::zero());
-            } else {
-                let from = (image * oh + oys.start) * ow * g.c;
-                spread_halves(g, &dy[from..], &places[from..], dx, T::zero(), |s, gradient, winner| {
-                    let place = 2 * (iy & 1) + s;
-                    if winner == place as u8 { gradient } else { T::zero() }
-                });
-            }
-            continue;
-        }
-        let mut across = Covering::new(g, 1);
-        let last = (image * oh + oys.end) * ow * g.c;
-        for ix in 0..g.w {
-            let oxs = across.at(ix);
-            // Whole vectors, as far as there is room: see `pool::load`.
-            let room = at + reach <= dx.len() && last + reach <= dy.len();
-            let dx = &mut dx[at..at + if room { reach } else { g.c }];
-            let mut first = true;
-            for oy in oys.clone() {
-                let r = iy + g.padding[0] - oy * g.stride[0];
-                for ox in oxs.clone() {
-                    let s = ix + g.padding[1] - ox * g.stride[1];
-                    let place = (r * g.kernel[1] + s) as u8;
-                    let from = ((image * oh + oy) * ow + ox) * g.c;
-                    let won = |gradient: T, winner: u8| if winner == place { gradient } else { T::zero() };
-                    let (dy, places) = (&dy[from..], &places[from..]);
-                    if first {
-                        combine(dx, dy, places, |_, gradient, winner| won(gradient, winner));
-                    } else {
-                        combine(dx, dy, places, |sum, gradient, winner| sum + won(gradient, winner));
-                    }
-                    first = false;
-                }
-            }
-            if first {
-                dx.fill(T::zero());
-            }
-            at += g.c;
-        }
     }
 }
 
