@@ -91,6 +91,17 @@ fn networks() {
 }
 
 #[test]
+fn points() {
+    for (n, c, size, k) in [(1, 130, 7, 100), (3, 33, 5, 260), (2, 1024, 4, 17), (8, 5, 16, 7), (2, 9, 33, 18)] {
+        check(square(n, c, size, k, 1));
+    }
+    check(Geometry { w: 1, ..square(5, 64, 3, 300, 1) });
+    check(square(0, 3, 8, 6, 1));
+    check(square(2, 0, 8, 6, 1));
+    check(square(2, 3, 8, 0, 1));
+}
+
+#[test]
 fn empty() {
     check(square(0, 3, 8, 6, 3));
     check(square(2, 0, 8, 6, 3));
