@@ -41,8 +41,10 @@ pub(super) struct Depthwise {
 struct Columns {
     first: usize,
     count: usize,
-    /// Where the first pixel's source lies for each of them.
+    /// Where the first pixel's source lies for each of them, from left to right.
     taps: Vec<Tap>,
+    /// How many they are, where each is one pixel further than the one before; else 0.
+    sliding: usize,
 }
 
 impl Depthwise {
@@ -76,16 +78,22 @@ impl Depthwise {
             .collect();
         // Neighbouring pixels of a class meet neighbouring ones of the source.
         let classes = if back { g.stride[1] } else { 1 };
+        let step = if back { g.c } else { g.stride[1] * g.c };
         let mut columns: Vec<Columns> = Vec::new();
         for class in 0..classes {
             let from = columns.len();
             for column in (class..width).step_by(classes) {
-                let taps: Vec<Tap> =
+                let mut taps: Vec<Tap> =
                     reach(1, column).map(|(s, from)| Tap { source: from * g.c, weight: s * g.c }).collect();
+                taps.sort_unstable_by_key(|tap| tap.source);
                 let weights = |taps: &[Tap]| taps.iter().map(|t| t.weight).collect::<Vec<_>>();
                 match columns[from..].last_mut() {
                     Some(last) if weights(&last.taps) == weights(&taps) => last.count += 1,
-                    _ => columns.push(Columns { first: column, count: 1, taps }),
+                    _ => {
+                        let neighbours = taps.windows(2).all(|pair| pair[1].source - pair[0].source == step);
+                        let sliding = if neighbours { taps.len() } else { 0 };
+                        columns.push(Columns { first: column, count: 1, taps, sliding });
+                    }
                 }
             }
         }
@@ -183,6 +191,7 @@ impl Depthwise {
                 let stretch = Stretch {
                     rows: &self.rows[row],
                     columns: &columns.taps,
+                    sliding: columns.sliding,
                     count: columns.count,
                     channels: channels.len(),
                     source: io.inputs[0].ptr::<f32>().wrapping_add(image * source + channels.start),

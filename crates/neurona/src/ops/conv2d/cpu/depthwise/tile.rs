@@ -25,6 +25,8 @@ pub(super) struct Stretch<'a> {
     /// Rows and columns of filter values: each pair of them is one.
     pub rows: &'a [Tap],
     pub columns: &'a [Tap],
+    /// How many columns there are, where each is one pixel further than the one before; else 0.
+    pub sliding: usize,
     pub count: usize,
     /// Channels of a pixel that are computed.
     pub channels: usize,
@@ -74,6 +76,34 @@ unsafe fn load<V: Vector, const PART: bool>(p: *const f32, rest: usize) -> V {
     unsafe { if PART { V::load_part(p, rest) } else { V::load(p) } }
 }
 
+/// Adds the products of a row of `S` filter values, each one pixel further than the one before: every pixel under them is
+/// loaded once, which counts most where registers of channels lie across two lines of the cache.
+#[inline(always)]
+unsafe fn slide<V: Vector, const P: usize, const N: usize, const S: usize, const PART: bool>(
+    sum: &mut [[V; N]; P],
+    t: &Stretch<'_>,
+    source: *const f32,
+    weight: *const f32,
+    rest: usize,
+) {
+    // SAFETY: the caller's promise; there are `S` columns.
+    unsafe {
+        let source = source.add(t.columns[0].source);
+        for j in 0..N {
+            let values: [V; S] =
+                std::array::from_fn(|s| load::<V, PART>(weight.add(t.columns[s].weight + j * V::LANES), rest));
+            for i in 0..P + S - 1 {
+                let x = load::<V, PART>(source.add(i * t.step + j * V::LANES), rest);
+                for (s, value) in values.iter().enumerate() {
+                    if i >= s && i - s < P {
+                        sum[i - s][j] = value.mul_add(x, sum[i - s][j]);
+                    }
+                }
+            }
+        }
+    }
+}
+
 /// `P` pixels from `first` on, `N` registers of channels from `channel` on; of the last register only `rest` lanes with
 /// `PART`.
 #[inline(always)]
@@ -94,6 +124,17 @@ unsafe fn tile<V: Vector, const P: usize, const N: usize, const PART: bool>(
         let weight = t.weight.add(channel);
         for row in t.rows {
             let (source, weight) = (source.add(row.source), weight.add(row.weight));
+            match t.sliding {
+                3 => {
+                    slide::<V, P, N, 3, PART>(&mut sum, t, source, weight, rest);
+                    continue;
+                }
+                5 => {
+                    slide::<V, P, N, 5, PART>(&mut sum, t, source, weight, rest);
+                    continue;
+                }
+                _ => {}
+            }
             for column in t.columns {
                 let (source, weight) = (source.add(column.source), weight.add(column.weight));
                 let weight: [V; N] = std::array::from_fn(|j| load::<V, PART>(weight.add(j * V::LANES), rest));
