@@ -71,6 +71,8 @@ pub use graph::engine::{Stats, autocast, num_threads, set_autocast, set_fusion, 
 pub use graph::engine::{latest_steps, observe_runs};
 pub use ops::batch_norm::{Normalized, RunningStats};
 pub use ops::conv2d::Conv2dOptions;
+#[doc(hidden)]
+pub use ops::conv2d::cpu as conv2d_kernels;
 pub use ops::cross_entropy::{CrossEntropyOptions, Reduction};
 pub use ops::pad::PadMode;
 pub use ops::pool::PoolOptions;

@@ -73,6 +73,14 @@ impl Geometry {
         self.k / self.groups.max(1)
     }
 
+    /// Whether pixels and channels are all there is, and pixels are few: gradients are then matrix products whose operands
+    /// are worth packing. Unpacked, pixels of many channels, often a power of two, meet in the same lines of the cache,
+    /// and few of them are short sums for the weights. With more pixels, packing costs more than it gives.
+    fn few_points(&self) -> bool {
+        let plain = self.taps() == 1 && self.groups == 1 && self.stride == [1, 1] && !self.padded();
+        plain && self.n * self.h * self.w <= 2048
+    }
+
     /// Values of a filter for one channel.
     pub(crate) fn taps(&self) -> usize {
         self.r * self.s

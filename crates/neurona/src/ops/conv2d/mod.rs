@@ -1,6 +1,6 @@
 //! Two-dimensional convolution (cross-correlation, as everywhere in deep learning).
 
-pub(crate) mod cpu;
+pub mod cpu;
 mod cuda;
 pub(crate) mod reference;
 

@@ -7,7 +7,7 @@ use super::winograd::{self, Winograd};
 use super::{CACHE, Cut, Geometry};
 use crate::cpu::gemm::micro::{Start, Tile, widths};
 use crate::cpu::gemm::panel::{Panel, Transposed, packed_width, panels};
-use crate::cpu::gemm::{DEPTH, task_count};
+use crate::cpu::gemm::{Activation, DEPTH, MatLayout, MatMul, task_count};
 use crate::cpu::kernel::{Buf, Io, Kernel, Prepared, share};
 
 /// Gradient of a convolution for its input, `f32`: inputs `dy` `[n, oh, ow, k]` and `weight`
@@ -18,6 +18,8 @@ pub struct InputGrad {
     depthwise: Option<Depthwise>,
     /// Another way, for 3×3 filters and many tiles.
     winograd: Option<Winograd>,
+    /// Another way, for 1×1 filters and few pixels.
+    product: Option<MatMul>,
     /// Of input rows.
     cut: Cut,
     /// Whether a whole filter row is one run of columns (few channels), or one value is.
@@ -93,6 +95,10 @@ impl InputGrad {
             g,
             depthwise: Depthwise::new(g, Pass::InputGrad),
             winograd: Winograd::new(g, winograd::Pass::InputGrad),
+            product: g.few_points().then(|| {
+                let rows = |row: usize| MatLayout { row, col: 1, batch: 0 };
+                MatMul::new(1, g.n * g.h * g.w, g.c, g.k, rows(g.k), rows(g.c), false, Activation::None)
+            }),
             cut,
             whole_rows,
             panels,
@@ -402,6 +408,9 @@ impl Kernel for InputGrad {
         if let Some(winograd) = &self.winograd {
             return winograd.phases();
         }
+        if let Some(product) = &self.product {
+            return product.phases();
+        }
         let tasks = if self.g.c == 0 { 0 } else { self.cut.parts() * self.panel_blocks };
         let packs = if tasks == 0 || self.alone { 0 } else { self.g.groups * self.panels.len() * self.pieces };
         vec![packs, tasks]
@@ -414,6 +423,9 @@ impl Kernel for InputGrad {
         if let Some(winograd) = &self.winograd {
             return winograd.workspace();
         }
+        if let Some(product) = &self.product {
+            return product.workspace();
+        }
         if self.alone { 0 } else { self.packed_at(self.g.groups, 0) * size_of::<f32>() }
     }
 
@@ -424,11 +436,17 @@ impl Kernel for InputGrad {
         if let Some(winograd) = &self.winograd {
             return winograd.scratch();
         }
+        if let Some(product) = &self.product {
+            return product.scratch();
+        }
         let panel = if self.alone { self.packed_at(1, 0) } else { 0 };
         (self.gathered() + panel) * size_of::<f32>()
     }
 
     fn prepared(&self) -> Option<Prepared> {
+        if let Some(product) = &self.product {
+            return product.prepared();
+        }
         let way = match (&self.depthwise, &self.winograd) {
             (Some(_), _) => "filters by channel",
             (_, Some(winograd)) if winograd.filters_first() => "turned and transformed filters",
@@ -447,6 +465,9 @@ impl Kernel for InputGrad {
         }
         if let Some(winograd) = &self.winograd {
             return winograd.run(phase, task, io);
+        }
+        if let Some(product) = &self.product {
+            return product.run(phase, task, io);
         }
         if phase == 0 { self.pack(task, io) } else { self.multiply(task, io) }
     }

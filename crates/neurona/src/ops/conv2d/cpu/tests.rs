@@ -91,6 +91,17 @@ fn networks() {
 }
 
 #[test]
+fn points() {
+    for (n, c, size, k) in [(1, 130, 7, 100), (3, 33, 5, 260), (2, 1024, 4, 17), (8, 5, 16, 7), (2, 9, 33, 18)] {
+        check(square(n, c, size, k, 1));
+    }
+    check(Geometry { w: 1, ..square(5, 64, 3, 300, 1) });
+    check(square(0, 3, 8, 6, 1));
+    check(square(2, 0, 8, 6, 1));
+    check(square(2, 3, 8, 0, 1));
+}
+
+#[test]
 fn empty() {
     check(square(0, 3, 8, 6, 3));
     check(square(2, 0, 8, 6, 3));
@@ -105,6 +116,36 @@ fn depthwise() {
             let g = Geometry { padding: [1, 1], groups: channels, ..square(2, channels, 9, channels, 3) };
             check(Geometry { stride: [stride, stride], ..g });
         }
+    }
+    // Channels that are split among tasks; few pixels and many; filters longer than what is summed at once.
+    check(Geometry { padding: [1, 1], groups: 300, ..square(1, 300, 7, 300, 3) });
+    check(Geometry { padding: [1, 1], stride: [2, 2], groups: 129, ..square(3, 129, 14, 129, 3) });
+    check(Geometry { padding: [1, 1], groups: 17, ..square(2, 17, 40, 17, 3) });
+    check(Geometry { padding: [0, 5], r: 1, groups: 20, ..square(2, 20, 9, 20, 11) });
+}
+
+#[test]
+fn depthwise_sweep() {
+    let mut state = 11u64;
+    let mut pick = |from: &[usize]| {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        from[(state >> 33) as usize % from.len()]
+    };
+    for _ in 0..250 {
+        let channels = pick(&[2, 3, 8, 15, 16, 17, 33, 48, 100, 130]);
+        check(Geometry {
+            n: pick(&[0, 1, 2, 5]),
+            c: channels,
+            h: pick(&[1, 2, 5, 7, 13]),
+            w: pick(&[1, 3, 6, 8, 14, 19]),
+            k: channels,
+            r: pick(&[1, 2, 3, 5, 7]),
+            s: pick(&[1, 3, 4, 5, 10]),
+            stride: [pick(&[1, 1, 2, 3]), pick(&[1, 1, 2, 3, 4])],
+            padding: [pick(&[0, 1, 2, 6]), pick(&[0, 1, 2, 11])],
+            dilation: [pick(&[1, 1, 2]), pick(&[1, 1, 2, 3])],
+            groups: channels,
+        });
     }
 }
 

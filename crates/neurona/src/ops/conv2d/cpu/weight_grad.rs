@@ -7,7 +7,7 @@ use super::winograd;
 use super::{Cut, Geometry, pad};
 use crate::cpu::gemm::micro::{Start, Tile};
 use crate::cpu::gemm::panel::{Panel, packed_width, panels};
-use crate::cpu::gemm::task_count;
+use crate::cpu::gemm::{Activation, MatLayout, MatMul, task_count};
 use crate::cpu::kernel::{Io, Kernel, share};
 use crate::cpu::simd::vectorized;
 use std::ops::Range;
@@ -19,6 +19,8 @@ const STREAMS: usize = 16;
 /// Pixels between visits to the sums, at least; more while both operands stay in the L1 cache.
 const PIXELS: usize = 128;
 const L1_FLOATS: usize = 6 << 10;
+/// Columns that a task adds up for the bias beside a matrix product.
+const COLUMNS: usize = 128;
 
 /// Gradient of a convolution for its weights, `f32`: inputs `x` `[n, h, w, c]` and `dy`
 /// `[n, oh, ow, k]`; outputs `[k, c/groups, r, s]` and, when asked, the bias's `[k]`, overwritten.
@@ -28,6 +30,8 @@ pub struct WeightGrad {
     depthwise: Option<Depthwise>,
     /// Another way, for 3×3 filters and many tiles.
     winograd: Option<winograd::WeightGrad>,
+    /// Another way, for 1×1 filters and few pixels, and its phases; the bias has one after them.
+    product: Option<(MatMul, usize)>,
     with_bias: bool,
     /// Of output rows.
     cut: Cut,
@@ -97,6 +101,13 @@ impl WeightGrad {
             g,
             depthwise: Depthwise::new(g, Pass::WeightGrad { with_bias }),
             winograd: winograd::WeightGrad::new(g, with_bias),
+            product: g.few_points().then(|| {
+                let rows = |row: usize| MatLayout { row, col: 1, batch: 0 };
+                let turned = MatLayout { row: 1, col: g.k, batch: 0 };
+                let product = MatMul::new(1, g.k, g.c, g.n * g.h * g.w, turned, rows(g.c), false, Activation::None);
+                let phases = product.phases().len();
+                (product, phases)
+            }),
             with_bias,
             cut,
             way,
@@ -290,6 +301,15 @@ impl WeightGrad {
         }
     }
 
+    /// The bias's sums beside a matrix product.
+    fn add_columns(&self, task: usize, io: &Io<'_>) {
+        let Geometry { n, h, w, k, .. } = self.g;
+        let columns = task * COLUMNS..k.min((task + 1) * COLUMNS);
+        // SAFETY: no task writes an input; these columns belong to this task.
+        let (dy, out) = unsafe { (io.inputs[1].slice::<f32>(), io.outputs[1].slice_mut::<f32>(columns.clone())) };
+        column_sums(out, &dy[..n * h * w * k], k, columns);
+    }
+
     /// Turns a task's sums `[filter][tap][channel]` into OIHW.
     fn turn(&self, group: usize, row_block: usize, channels: Range<usize>, stride: usize, io: &Io<'_>) {
         let g = &self.g;
@@ -467,6 +487,13 @@ impl Kernel for WeightGrad {
         if let Some(winograd) = &self.winograd {
             return winograd.phases();
         }
+        if let Some((product, _)) = &self.product {
+            let mut phases = product.phases();
+            if self.with_bias {
+                phases.push(self.g.k.div_ceil(COLUMNS));
+            }
+            return phases;
+        }
         if self.g.k == 0 {
             return vec![0, 0];
         }
@@ -482,6 +509,9 @@ impl Kernel for WeightGrad {
         if let Some(winograd) = &self.winograd {
             return winograd.workspace();
         }
+        if let Some((product, _)) = &self.product {
+            return product.workspace();
+        }
         let sums = if self.alone.is_some() { 0 } else { self.partial() };
         self.cut.parts() * (sums + self.g.k) * size_of::<f32>()
     }
@@ -493,6 +523,9 @@ impl Kernel for WeightGrad {
         if let Some(winograd) = &self.winograd {
             return winograd.scratch();
         }
+        if let Some((product, _)) = &self.product {
+            return product.scratch();
+        }
         let sums = self.alone.map_or(0, |channels| self.g.group_k().div_ceil(self.blocks.0) * self.g.taps() * channels);
         (self.copied() + sums).max(self.room()) * size_of::<f32>()
     }
@@ -503,6 +536,13 @@ impl Kernel for WeightGrad {
         }
         if let Some(winograd) = &self.winograd {
             return winograd.run(phase, task, io);
+        }
+        if let Some((product, phases)) = &self.product {
+            return if phase < *phases {
+                product.run(phase, task, &Io { inputs: &[io.inputs[1], io.inputs[0]], ..*io })
+            } else {
+                self.add_columns(task, io)
+            };
         }
         if phase == 0 { self.multiply(task, io) } else { self.reduce(task, io) }
     }
