@@ -42,7 +42,7 @@ impl Graph {
 }
 
 fn convolution() -> Conv2d {
-    Conv2d { options: Conv2dOptions::default(), activation: Activation::None, scaled: false }
+    Conv2d { options: Conv2dOptions::default(), activation: Activation::None, scaled: false, statistics: false }
 }
 
 #[test]
@@ -178,9 +178,14 @@ fn the_gradient_of_a_loss_has_16_bits_for_products() -> Result<()> {
     Ok(())
 }
 
+fn normalisation() -> BatchNormTrain {
+    let (affine, track, cumulative) = (false, false, true);
+    BatchNormTrain { eps: 0, affine, track, cumulative, added: false, measured: false, relu: false }
+}
+
 /// Two normalised images, the second of them later.
 fn normalised(graph: &mut Graph) -> Result<[Value; 2]> {
-    let norm = BatchNormTrain { eps: 0, affine: false, track: false, cumulative: true, added: false, relu: false };
+    let norm = normalisation();
     let x = [graph.leaf(&[2, 8, 4, 4], DType::F32), graph.leaf(&[2, 8, 4, 4], DType::F32)];
     Ok([graph.op(norm.clone(), &x[..1])?, graph.op(norm, &x[1..])?])
 }

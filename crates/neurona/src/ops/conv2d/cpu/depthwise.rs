@@ -5,6 +5,7 @@ use super::{Cut, Geometry};
 use crate::cpu::gemm::{Activation, task_count};
 use crate::cpu::kernel::Io;
 use crate::cpu::simd::vectorized;
+use std::ops::Range;
 
 /// Channels that are summed in registers at once.
 const CHANNELS: usize = 32;
@@ -41,6 +42,16 @@ impl Depthwise {
     /// Floats of one part's sums, or of all weights.
     fn weights(&self) -> usize {
         self.g.taps() * self.g.c
+    }
+
+    /// Parts of the pixels, one task each.
+    pub fn parts(&self) -> usize {
+        self.cut.parts()
+    }
+
+    /// The images and rows of a part.
+    pub fn part(&self, part: usize) -> (Range<usize>, Range<usize>) {
+        self.cut.part(part)
     }
 
     pub fn phases(&self) -> Vec<usize> {
