@@ -92,9 +92,10 @@ impl Problem {
                 let y = images([n, filters, side, side], dtype);
                 let w = plain(Meta::new([filters, channels, kernel, kernel], DType::F32));
                 match pass {
-                    Pass::Forward => {
-                        (Conv2d { options, activation: Activation::None, scaled: false }.into(), vec![x, w])
-                    }
+                    Pass::Forward => (
+                        Conv2d { options, activation: Activation::None, scaled: false, statistics: false }.into(),
+                        vec![x, w],
+                    ),
                     Pass::InputGradient => (Conv2dInputGrad { options, size: [size; 2] }.into(), vec![y, w]),
                     Pass::WeightGradient => {
                         let wide = dtype != DType::F32;

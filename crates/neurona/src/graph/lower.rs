@@ -13,6 +13,7 @@ mod pool;
 mod precision;
 mod residual;
 mod sites;
+mod statistics;
 #[cfg(test)]
 mod tests;
 
@@ -35,7 +36,8 @@ pub(crate) fn lower(ir: Ir, fuse: bool, device: Device, mixed: Option<DType>) ->
     let ir = if fuse {
         let ir = norm_pool::join(fold::batch_norm(ir)?, device)?;
         let ir = if device == Device::Cpu { conv_pool::join(ir)? } else { ir };
-        fuse_relu(pool::mask_first(ir, device)?, device)?
+        let ir = fuse_relu(pool::mask_first(ir, device)?, device)?;
+        if device == Device::Cpu { statistics::join(ir)? } else { ir }
     } else {
         ir
     };

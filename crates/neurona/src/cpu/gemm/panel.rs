@@ -46,7 +46,16 @@ impl Panel {
     /// # Safety
     /// All that `base`, `a_rows` and `c_rows` name must be readable, and the result writable
     /// by this task alone.
-    pub unsafe fn rows(&self, mut base: Tile, a_rows: &[usize], c_rows: &[usize]) {
+    pub unsafe fn rows(&self, base: Tile, a_rows: &[usize], c_rows: &[usize]) {
+        // SAFETY: the caller's promise.
+        unsafe { self.rows_then(base, a_rows, c_rows, |_| {}) }
+    }
+
+    /// The same. `then` is called after each tile, with the places of its rows in the result.
+    ///
+    /// # Safety
+    /// As above.
+    pub unsafe fn rows_then(&self, mut base: Tile, a_rows: &[usize], c_rows: &[usize], mut then: impl FnMut(&[usize])) {
         let rows = a_rows.len();
         let tiles = rows.div_ceil(self.width.rows());
         base.columns = self.columns;
@@ -77,6 +86,7 @@ impl Panel {
                 // SAFETY: as above.
                 unsafe { run(&base) };
             }
+            then(c);
         }
     }
 }

@@ -1,5 +1,5 @@
-//! What the passes for GPUs join, and what they leave alone because something else needs it. Whether the results are
-//! the same is for `tests/cuda_fusion.rs`.
+//! What passes join, mostly those for GPUs, and what they leave alone because something else needs it. Whether the results
+//! are the same is for `tests/cuda_fusion.rs` and `tests/statistics.rs`.
 
 use super::lower;
 use crate::cpu::gemm::Activation;
@@ -11,10 +11,11 @@ use crate::ops::cast::Cast;
 use crate::ops::conv2d::Conv2d;
 use crate::ops::cross_entropy::{CrossEntropy, CrossEntropyGrad, Reduction};
 use crate::ops::matmul::MatMul;
+use crate::ops::max_pool2d::MaxPool2d;
 use crate::ops::reduce::{Reduce, cpu::Op as How};
 use crate::ops::relu::{Relu, ReluGrad};
 use crate::tensor::Meta;
-use crate::{Conv2dOptions, DType, Device, Result};
+use crate::{Conv2dOptions, DType, Device, PoolOptions, Result};
 use smallvec::{SmallVec, smallvec};
 
 /// A graph that is written down by hand.
@@ -33,16 +34,20 @@ impl Graph {
     }
 
     /// What a plan of a GPU that gives these values does, step by step.
-    fn steps(mut self, roots: &[Value], mixed: Option<DType>) -> Result<Vec<String>> {
+    fn steps(self, roots: &[Value], mixed: Option<DType>) -> Result<Vec<String>> {
+        self.steps_on(Device::Cuda(0), roots, mixed)
+    }
+
+    fn steps_on(mut self, device: Device, roots: &[Value], mixed: Option<DType>) -> Result<Vec<String>> {
         self.0.roots = roots.to_vec();
-        let lowered = lower(self.0, true, Device::Cuda(0), mixed)?;
+        let lowered = lower(self.0, true, device, mixed)?;
         let op = |kind: Kind| if let Kind::Op(op) = kind { Some(op.describe()) } else { None };
         Ok(lowered.nodes.into_iter().filter_map(|node| op(node.kind)).collect())
     }
 }
 
 fn convolution() -> Conv2d {
-    Conv2d { options: Conv2dOptions::default(), activation: Activation::None, scaled: false }
+    Conv2d { options: Conv2dOptions::default(), activation: Activation::None, scaled: false, statistics: false }
 }
 
 #[test]
@@ -178,9 +183,14 @@ fn the_gradient_of_a_loss_has_16_bits_for_products() -> Result<()> {
     Ok(())
 }
 
+fn normalisation() -> BatchNormTrain {
+    let (affine, track, cumulative) = (false, false, true);
+    BatchNormTrain { eps: 0, affine, track, cumulative, added: false, measured: false, relu: false }
+}
+
 /// Two normalised images, the second of them later.
 fn normalised(graph: &mut Graph) -> Result<[Value; 2]> {
-    let norm = BatchNormTrain { eps: 0, affine: false, track: false, cumulative: true, added: false, relu: false };
+    let norm = normalisation();
     let x = [graph.leaf(&[2, 8, 4, 4], DType::F32), graph.leaf(&[2, 8, 4, 4], DType::F32)];
     Ok([graph.op(norm.clone(), &x[..1])?, graph.op(norm, &x[1..])?])
 }
@@ -209,5 +219,69 @@ fn a_normalised_image_that_others_read_is_added_apart() -> Result<()> {
     let sum = graph.op(Add, &[a, b])?;
     let steps = graph.steps(&[sum, b], None)?;
     assert!(steps.iter().any(|step| step == "add") && !steps.iter().any(|step| step.contains("·add")), "{steps:?}");
+    Ok(())
+}
+
+/// A normalised convolution on a device: the graph, the images and what is normalised.
+fn measured(x: &[usize], dtype: DType) -> Result<(Graph, Value, Value)> {
+    let mut graph = Graph::default();
+    let (x, w) = (graph.leaf(x, dtype), graph.leaf(&[32, x[1], 3, 3], dtype));
+    let images = graph.op(convolution(), &[x, w])?;
+    let y = graph.op(normalisation(), &[images])?;
+    Ok((graph, images, y))
+}
+
+/// Steps but for changes of layout.
+fn work(graph: Graph, device: Device, roots: &[Value]) -> Result<Vec<String>> {
+    let steps = graph.steps_on(device, roots, None)?;
+    Ok(steps.into_iter().filter(|step| !step.starts_with("to_n")).collect())
+}
+
+#[test]
+fn a_convolution_measures_for_the_normalisation_behind_it() -> Result<()> {
+    let (mut graph, images, y) = measured(&[4, 8, 18, 18], DType::F32)?;
+    let relu = graph.op(Relu, &[y])?;
+    // Somebody else may read the images: they are the same.
+    for roots in [vec![relu], vec![relu, images]] {
+        let graph = Graph(graph.0.clone());
+        assert_eq!(work(graph, Device::Cpu, &roots)?, ["conv2d·statistics", "batch_norm·relu"]);
+    }
+    assert_eq!(work(graph, Device::Cuda(0), &[relu])?, ["conv2d", "batch_norm·relu"]);
+    Ok(())
+}
+
+#[test]
+fn two_normalisations_share_one_measurement() -> Result<()> {
+    let (mut graph, images, y) = measured(&[4, 8, 18, 18], DType::F32)?;
+    let other = graph.op(normalisation(), &[images])?;
+    let sum = graph.op(Add, &[y, other])?;
+    assert_eq!(work(graph, Device::Cpu, &[sum])?, ["conv2d·statistics", "batch_norm", "batch_norm", "add"]);
+    Ok(())
+}
+
+#[test]
+fn a_normalisation_behind_a_pool_starts_with_the_measurement_too() -> Result<()> {
+    let (mut graph, _, y) = measured(&[128, 8, 34, 34], DType::F32)?;
+    let relu = graph.op(Relu, &[y])?;
+    let pool = MaxPool2d { options: PoolOptions::square(2) };
+    let pooled = graph.op(pool, &[relu])?;
+    assert_eq!(work(graph, Device::Cpu, &[pooled])?, ["conv2d·statistics", "batch_norm·relu·max_pool2d"]);
+    Ok(())
+}
+
+#[test]
+fn what_does_not_pay_is_measured_afterwards() -> Result<()> {
+    // Few pixels, and another type.
+    for (x, dtype) in [([2, 8, 4, 4], DType::F32), ([4, 8, 18, 18], DType::F64), ([0, 8, 18, 18], DType::F32)] {
+        let (graph, _, y) = measured(&x, dtype)?;
+        assert_eq!(work(graph, Device::Cpu, &[y])?, ["conv2d", "batch_norm"], "{x:?} {dtype}");
+    }
+    // What is normalised is not what the convolution gives.
+    let mut graph = Graph::default();
+    let (x, w) = (graph.leaf(&[4, 8, 18, 18], DType::F32), graph.leaf(&[32, 8, 3, 3], DType::F32));
+    let images = graph.op(convolution(), &[x, w])?;
+    let relu = graph.op(Relu, &[images])?;
+    let y = graph.op(normalisation(), &[relu])?;
+    assert_eq!(work(graph, Device::Cpu, &[y])?, ["conv2d·relu", "batch_norm"]);
     Ok(())
 }

@@ -2,7 +2,8 @@
 //!
 //! Statistics are taken in row chunks of about 32k elements. Each chunk is read twice while it is
 //! in cache: once for its mean, once for the deviations from it; single precision is then enough
-//! inside a chunk, whatever the offset of the data. Chunks are combined in double precision.
+//! inside a chunk, whatever the offset of the data. Chunks are combined in double precision. A convolution that stands
+//! before it may have taken them already, in parts of its own.
 
 mod backward;
 mod forward;
@@ -100,6 +101,19 @@ impl Matrix {
             }
         }
     }
+}
+
+/// Numbers of a part's statistics for `c` channels, where somebody else has taken them: how many rows, then each
+/// channel's mean, then each one's sum of squared deviations.
+pub(crate) fn record(c: usize) -> usize {
+    1 + 2 * c
+}
+
+/// Mean and sum of squared deviations of `count` values, by the sums of their distances from `near` and of these squared.
+#[inline(always)]
+pub(crate) fn settled(near: f64, sum: f64, squares: f64, count: f64) -> (f64, f64) {
+    let off = sum / count;
+    (near + off, squares - sum * off)
 }
 
 /// `N` slices of `len` elements each from the start of the thread's scratch.

@@ -16,7 +16,8 @@ use crate::{Error, Result};
 use smallvec::{SmallVec, smallvec};
 
 /// By the batch's own statistics. Operands: x; if affine weight, bias; if tracking running mean, running
-/// variance, batches so far and (unless cumulative) momentum; with `added` what is added to y.
+/// variance, batches so far and (unless cumulative) momentum; with `added` what is added to y; if measured statistics of
+/// parts of x.
 /// Results: y, mean, inverse deviation; if tracking the new running statistics and number of batches.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct BatchNormTrain {
@@ -27,6 +28,8 @@ pub(crate) struct BatchNormTrain {
     pub cumulative: bool,
     /// Set by the lowering pass, for GPUs: a sum that follows, before relu.
     pub added: bool,
+    /// Set by the lowering pass, for CPU cores: the convolution that gives x has measured it.
+    pub measured: bool,
     /// Set by the lowering pass.
     pub relu: bool,
 }
@@ -40,6 +43,11 @@ impl BatchNormTrain {
     /// The operand that is added.
     fn other(&self) -> usize {
         self.tracked() + if self.track { 4 - usize::from(self.cumulative) } else { 0 }
+    }
+
+    /// The parts of x whose statistics are the last of these operands.
+    pub fn parts(&self, inputs: &[Operand]) -> Option<usize> {
+        inputs.last().filter(|_| self.measured).map(|parts| parts.meta.shape[0])
     }
 
     /// For the kernel of CPU cores.
@@ -164,7 +172,10 @@ impl Operation for BatchNormTrain {
     fn cpu(&self, inputs: &[Operand], _outputs: &[Operand]) -> Result<Box<dyn Kernel>> {
         let x = &inputs[0].meta;
         let (rows, c) = check(x, &[])?;
-        Ok(float_kernel!(x.dtype, T => cpu::TrainForward::<T>::new(rows, c, self.training())))
+        Ok(float_kernel!(x.dtype, T => {
+            let kernel = cpu::TrainForward::<T>::new(rows, c, self.training());
+            if let Some(parts) = self.parts(inputs) { kernel.measured(parts) } else { kernel }
+        }))
     }
     fn cuda(&self, inputs: &[Operand], outputs: &[Operand], gpu: &Gpu) -> Result<GpuKernel> {
         cuda::train(self, inputs, outputs, gpu)
@@ -316,6 +327,7 @@ impl Tensor {
             track: running.is_some(),
             cumulative: momentum.is_none(),
             added: false,
+            measured: false,
             relu: false,
         };
         let results = Tensor::apply_all(op, &operands)?;

@@ -77,7 +77,10 @@ impl Operation for BatchNormPool {
     fn cpu(&self, inputs: &[Operand], _outputs: &[Operand]) -> Result<Box<dyn Kernel>> {
         let x = &inputs[0].meta;
         let (g, options) = (geometry(&self.pool, x)?, self.norm.training());
-        Ok(float_kernel!(x.dtype, T => cpu::Forward::<T>::new(g, options)))
+        Ok(float_kernel!(x.dtype, T => {
+            let kernel = cpu::Forward::<T>::new(g, options);
+            if let Some(parts) = self.norm.parts(inputs) { kernel.measured(parts) } else { kernel }
+        }))
     }
     fn cuda(&self, inputs: &[Operand], _outputs: &[Operand], gpu: &Gpu) -> Result<GpuKernel> {
         cuda::forward(self, inputs, gpu)

@@ -7,6 +7,7 @@
 mod depthwise;
 mod forward;
 mod input_grad;
+mod measure;
 #[cfg(test)]
 mod tests;
 mod weight_grad;

@@ -4,6 +4,7 @@ pub mod cpu;
 mod cuda;
 pub(crate) mod reference;
 
+use super::batch_norm::cpu::record;
 use super::pad::PadMode;
 use super::pool::LARGEST;
 use super::{At, Op, Operation, Spatial, one};
@@ -42,7 +43,8 @@ impl Default for Conv2dOptions {
     }
 }
 
-/// Operands: input [n, c, h, w], weight [k, c / groups, r, s], and maybe bias [k] and scale [k].
+/// Operands: input [n, c, h, w], weight [k, c / groups, r, s], and maybe bias [k] and scale [k]. Results: the images and,
+/// with `statistics`, those of parts of them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Conv2d {
     pub options: Conv2dOptions,
@@ -50,6 +52,8 @@ pub(crate) struct Conv2d {
     pub activation: Activation,
     /// Set by the lowering pass, with a bias: each filter is multiplied by its scale.
     pub scaled: bool,
+    /// Set by the lowering pass, for CPU cores: batch normalisation begins with statistics that were taken on the way.
+    pub statistics: bool,
 }
 
 /// The gradient by the input, of the size given. Operands: dy, weight.
@@ -117,7 +121,8 @@ impl Operation for Conv2d {
     }
     fn describe(&self) -> String {
         let norm = if self.scaled { "·batch_norm" } else { "" };
-        format!("conv2d{norm}{}", if self.activation == Activation::Relu { "·relu" } else { "" })
+        let relu = if self.activation == Activation::Relu { "·relu" } else { "" };
+        format!("conv2d{norm}{relu}{}", if self.statistics { "·statistics" } else { "" })
     }
     fn outputs(&self, inputs: &[&Meta]) -> Result<Metas> {
         let (x, w) = (inputs[0], inputs[1]);
@@ -133,7 +138,11 @@ impl Operation for Conv2d {
         if inputs.get(2).is_some_and(|b| b.shape[..] != [g.k]) {
             return Err(wrong(format!("the bias must have {} elements", g.k)));
         }
-        one(Meta::new([g.n, g.k, g.oh(), g.ow()], x.dtype))
+        let mut metas = one(Meta::new([g.n, g.k, g.oh(), g.ow()], x.dtype))?;
+        if self.statistics {
+            metas.push(Meta::new([cpu::Forward::parts_of(g), record(g.k)], DType::F64));
+        }
+        Ok(metas)
     }
     fn multiply_adds(&self, inputs: &[&Meta], outputs: &[Meta]) -> u64 {
         let per_output: usize = inputs[1].shape[1..].iter().product();
@@ -163,7 +172,10 @@ impl Operation for Conv2d {
         let bias = inputs.len() > 2;
         Ok(match inputs[0].meta.dtype {
             DType::F64 => Box::new(reference::ForwardReference::<f64>::new(g, bias, self.activation)),
-            _ => Box::new(cpu::Forward::new(g, bias, self.scaled, self.activation)),
+            _ => {
+                let kernel = cpu::Forward::new(g, bias, self.scaled, self.activation);
+                Box::new(if self.statistics { kernel.measuring() } else { kernel })
+            }
         })
     }
     fn cuda(&self, inputs: &[Operand], outputs: &[Operand], gpu: &Gpu) -> Result<GpuKernel> {
@@ -251,7 +263,7 @@ impl Tensor {
     pub fn conv2d(&self, weight: &Tensor, bias: Option<&Tensor>, options: Conv2dOptions) -> Result<Tensor> {
         let mut operands: SmallVec<[&Tensor; 3]> = smallvec![self, weight];
         operands.extend(bias);
-        Tensor::apply(Conv2d { options, activation: Activation::None, scaled: false }, &operands)
+        Tensor::apply(Conv2d { options, activation: Activation::None, scaled: false, statistics: false }, &operands)
     }
 
     /// Convolution with zeros around the input such that the output has its size: PyTorch's `padding="same"`.

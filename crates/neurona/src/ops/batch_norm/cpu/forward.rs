@@ -3,11 +3,12 @@
 use std::marker::PhantomData;
 use std::ops::Range;
 
-use super::{Matrix, inverse, repeat, scratch};
+use super::{Matrix, inverse, record, repeat, scratch, settled};
 use crate::cpu::columns::{narrow, span, two_sums, widen};
 use crate::cpu::kernel::{Io, Kernel, share};
 use crate::cpu::math::Real;
 use crate::cpu::simd::vectorized;
+use crate::cpu::tasks::pieces;
 
 /// What [`TrainForward`] does besides normalising.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -27,19 +28,59 @@ pub struct Training {
 /// Normalises by the batch's own statistics.
 ///
 /// Inputs: x; if affine: weight, bias; if track: running mean, running variance, batches so far
-/// (one `i64`) and, unless cumulative, momentum (one element).
+/// (one `i64`) and, unless cumulative, momentum (one element); if measured: statistics of parts of x, a [`record`] each.
 /// Outputs: y, mean, inverse deviation; if track: the new running mean, running variance and
 /// number of batches, which may be the memory of the old ones.
 pub struct TrainForward<T> {
     pub(crate) m: Matrix,
     options: Training,
+    /// Parts of x whose statistics are an operand.
+    measured: Option<usize>,
     element: PhantomData<T>,
 }
 
 impl<T: Real> TrainForward<T> {
     /// Normalisation of `c` columns over `rows` rows.
     pub fn new(rows: usize, c: usize, options: Training) -> Self {
-        TrainForward { m: Matrix { rows, c }, options, element: PhantomData }
+        TrainForward { m: Matrix { rows, c }, options, measured: None, element: PhantomData }
+    }
+
+    /// The same, by statistics of so many parts that are its last input.
+    pub fn measured(self, parts: usize) -> Self {
+        TrainForward { measured: Some(parts), ..self }
+    }
+
+    /// Which steps a phase stands for: to measure, to combine, and what is done with the outcome.
+    pub(crate) fn steps(&self, phase: usize) -> Range<usize> {
+        match (self.measured, self.m.steps(phase)) {
+            (None, steps) => steps,
+            (_, steps) if steps.len() > 1 => 1..3,
+            (_, steps) => steps.start + 1..steps.end + 1,
+        }
+    }
+
+    fn combiners(&self) -> usize {
+        match self.measured {
+            Some(parts) if self.m.chunks() > 1 => pieces(parts * self.m.c).min(self.m.c.max(1)),
+            Some(_) => 1,
+            None => self.m.combiners(),
+        }
+    }
+
+    /// The statistics of one part: how many rows, means, sums of squared deviations.
+    #[inline(always)]
+    fn part<'a>(&self, io: &'a Io<'_>, part: usize) -> (f64, &'a [f64], &'a [f64]) {
+        let c = self.m.c;
+        if self.measured.is_some() {
+            let given = &io.inputs[io.inputs.len() - 1];
+            // SAFETY: nobody writes an input.
+            let given = &unsafe { given.slice::<f64>() }[part * record(c)..(part + 1) * record(c)];
+            return (given[0], &given[1..=c], &given[1 + c..]);
+        }
+        let at = part * 2 * c;
+        // SAFETY: partial sums are only read in this phase.
+        let (means, squares) = unsafe { &io.workspace.slice::<f64>()[at..at + 2 * c] }.split_at(c);
+        (self.m.rows(part).len() as f64, means, squares)
     }
 
     fn tracked(&self) -> usize {
@@ -78,28 +119,23 @@ impl<T: Real> TrainForward<T> {
         // SAFETY: each task of the sweep has its own partial sums.
         let (first, second) = unsafe { buf.slice_mut::<f64>(0..2 * c) }.split_at_mut(c);
         for ((first, second), mean) in first.iter_mut().zip(second).zip(mean) {
-            let off = *first / count;
-            *second -= *first * off;
-            *first = mean.wide() + off;
+            (*first, *second) = settled(mean.wide(), *first, *second, count);
         }
     }
 
     #[inline(always)]
     pub(crate) fn combine(&self, task: usize, io: &Io<'_>) {
         let m = &self.m;
-        let channels = share(m.c, m.combiners(), task);
+        let channels = share(m.c, self.combiners(), task);
         let [mean, m2] = scratch::<f64, 2>(io, channels.len());
         mean.fill(0.0);
         m2.fill(0.0);
         let mut count = 0.0;
-        for chunk in 0..m.chunks() {
-            let n = m.rows(chunk).len() as f64;
+        for part in 0..self.measured.unwrap_or(m.chunks()) {
+            let (n, means, m2s) = self.part(io, part);
             if n == 0.0 {
                 continue;
             }
-            let buf = m.partial(io, chunk);
-            // SAFETY: partial sums are only read in this phase.
-            let (means, m2s) = unsafe { buf.slice::<f64>() }.split_at(m.c);
             let (weight, cross) = (n / (count + n), count * n / (count + n));
             let other = means[channels.clone()].iter().zip(&m2s[channels.clone()]);
             for ((mean, m2), (other, other_m2)) in mean.iter_mut().zip(m2.iter_mut()).zip(other) {
@@ -225,11 +261,14 @@ fn apply<T: Real>(io: &Io<'_>, x: &[T], y: &mut [T], by: Statistics<'_, T>, relu
 
 impl<T: Real> Kernel for TrainForward<T> {
     fn phases(&self) -> Vec<usize> {
-        self.m.phases()
+        match (self.measured, self.m.chunks()) {
+            (Some(_), chunks) if chunks > 1 => vec![self.combiners(), chunks],
+            _ => self.m.phases(),
+        }
     }
 
     fn workspace(&self) -> usize {
-        self.m.partials()
+        if self.measured.is_some() { 0 } else { self.m.partials() }
     }
 
     fn scratch(&self) -> usize {
@@ -240,7 +279,7 @@ impl<T: Real> Kernel for TrainForward<T> {
         vectorized(
             #[inline(always)]
             || {
-                for step in self.m.steps(phase) {
+                for step in self.steps(phase) {
                     match step {
                         0 => self.measure(task, io),
                         1 => self.combine(task, io),

@@ -19,6 +19,11 @@ impl<T: Real> Forward<T> {
         Forward { norm: TrainForward::new(pool.n * pool.h * pool.w, pool.c, options), pool }
     }
 
+    /// The same, by statistics of so many parts that are its last input.
+    pub fn measured(self, parts: usize) -> Self {
+        Forward { norm: self.norm.measured(parts), ..self }
+    }
+
     #[inline(always)]
     fn pool<const WIDE: usize>(&self, task: usize, io: &Io<'_>) {
         let g = &self.pool;
@@ -74,7 +79,7 @@ impl<T: Real> Kernel for Forward<T> {
         vectorized(
             #[inline(always)]
             || {
-                for step in self.norm.m.steps(phase) {
+                for step in self.norm.steps(phase) {
                     match step {
                         0 => self.norm.measure(task, io),
                         1 => self.norm.combine(task, io),

@@ -110,6 +110,18 @@ impl Depthwise {
         self.weights() + self.g.c
     }
 
+    /// Parts of the pixels.
+    pub fn parts(&self) -> usize {
+        self.cut.parts()
+    }
+
+    /// What a task of the last phase has: a part, its images, its rows, and channels.
+    pub fn share(&self, task: usize) -> (usize, [Range<usize>; 3]) {
+        let part = task / self.blocks;
+        let (images, rows) = self.cut.part(part);
+        (part, [images, rows, self.channels(task % self.blocks)])
+    }
+
     pub fn phases(&self) -> Vec<usize> {
         let tasks = self.cut.parts() * self.blocks;
         match self.pass {
@@ -174,8 +186,7 @@ impl Depthwise {
     /// Forward and the gradient by the input: each pixel of the result is a sum over its filter values.
     fn pixels(&self, task: usize, io: &Io<'_>) {
         let g = &self.g;
-        let (images, rows) = self.cut.part(task / self.blocks);
-        let channels = self.channels(task % self.blocks);
+        let (_, [images, rows, channels]) = self.share(task);
         let (bias, activation, back) = match self.pass {
             Pass::Forward { bias, activation, .. } => (bias, activation, false),
             _ => (false, Activation::None, true),
@@ -211,8 +222,7 @@ impl Depthwise {
 
     fn weight_grad(&self, task: usize, with_bias: bool, io: &Io<'_>) {
         let g = &self.g;
-        let (part, channels) = (task / self.blocks, self.channels(task % self.blocks));
-        let (images, rows) = self.cut.part(part);
+        let (part, [images, rows, channels]) = self.share(task);
         let sums = part * self.partial() + channels.start;
         for tap in 0..=g.taps() {
             let at = sums + tap * g.c;

@@ -2,6 +2,7 @@
 //! weights are the right operand.
 
 use super::depthwise::{Depthwise, Pass};
+use super::measure::{Measure, WIDEST};
 use super::winograd::{self, Winograd};
 use super::{CACHE, Cut, Geometry, PIXELS, pad};
 use crate::cpu::gemm::micro::{Start, Tile};
@@ -12,7 +13,8 @@ use crate::cpu::simd::vectorized;
 use std::ops::Range;
 
 /// Convolution with `f32` elements: inputs `x` `[n, h, w, c]`, `weight` `[k, c/groups, r, s]` and,
-/// when asked, a bias of `k` and then a scale of `k` for the filters; output `[n, oh, ow, k]`, overwritten.
+/// when asked, a bias of `k` and then a scale of `k` for the filters; output `[n, oh, ow, k]`, overwritten, and, when
+/// asked, statistics of its channels in [`Forward::parts`], as batch normalisation takes them.
 pub struct Forward {
     g: Geometry,
     /// Another way, for one filter a channel.
@@ -22,6 +24,7 @@ pub struct Forward {
     bias: bool,
     scaled: bool,
     activation: Activation,
+    statistics: bool,
     cut: Cut,
     /// Panels of one group's output channels.
     panels: Vec<Panel>,
@@ -50,6 +53,25 @@ impl Forward {
         let tasks = task_count(g.flops() as usize);
         let cut = Cut::new(g.n, g.oh(), g.ow(), tasks, PIXELS);
         Forward::cut(g, bias, scaled, activation, cut, tasks)
+    }
+
+    /// The same, with statistics as its second output.
+    pub fn measuring(self) -> Self {
+        Forward { statistics: true, winograd: self.winograd.map(Winograd::measuring), ..self }
+    }
+
+    /// How many parts of the pixels a convolution of these sizes measures.
+    pub fn parts_of(g: Geometry) -> usize {
+        Forward::new(g, false, false, Activation::None).parts()
+    }
+
+    /// How many parts of the pixels are measured: those of tasks.
+    pub fn parts(&self) -> usize {
+        match (&self.depthwise, &self.winograd) {
+            (Some(depthwise), _) => depthwise.parts(),
+            (_, Some(winograd)) => winograd.parts(),
+            _ => self.cut.parts(),
+        }
     }
 
     fn cut(g: Geometry, bias: bool, scaled: bool, activation: Activation, cut: Cut, tasks: usize) -> Self {
@@ -90,6 +112,7 @@ impl Forward {
             bias,
             scaled,
             activation,
+            statistics: false,
             cut,
             panels,
             packed_k: packed_width(g.group_k()),
@@ -162,21 +185,30 @@ impl Forward {
 
     fn multiply(&self, task: usize, io: &Io<'_>) {
         let g = &self.g;
-        let (images, rows) = self.cut.part(task / self.panel_blocks);
+        let part = task / self.panel_blocks;
+        let (images, rows) = self.cut.part(part);
         let total_panels = self.panels.len() * g.groups;
         let chosen = share(total_panels, self.panel_blocks, task % self.panel_blocks);
         let y_at = (images.start * g.oh() + rows.start) * g.ow() * g.k;
         let y = io.outputs[0].ptr::<f32>().wrapping_add(y_at);
         // SAFETY: this task alone writes these pixels' columns.
-        unsafe { self.rows(images, rows, chosen, y, io) };
+        unsafe { self.rows(images, rows, chosen, y, self.statistics.then_some(part), io) };
     }
 
     /// Computes rows of images, as many as a part has at most, for some panels, with weights that are packed. They go to
-    /// `y`, pixel after pixel with all channels.
+    /// `y`, pixel after pixel with all channels; the statistics of these pixels go to those of a part.
     ///
     /// # Safety
     /// This task alone must own the panels' columns of these pixels at `y`, and read what lies at the inputs.
-    unsafe fn rows(&self, images: Range<usize>, rows: Range<usize>, chosen: Range<usize>, y: *mut f32, io: &Io<'_>) {
+    unsafe fn rows(
+        &self,
+        images: Range<usize>,
+        rows: Range<usize>,
+        chosen: Range<usize>,
+        y: *mut f32,
+        part: Option<usize>,
+        io: &Io<'_>,
+    ) {
         let g = &self.g;
         let pixels = images.len() * rows.len() * g.ow();
         let x: *const f32 = if g.padded() {
@@ -219,9 +251,36 @@ impl Forward {
                     start,
                     relu: block + 1 == blocks && self.activation == Activation::Relu,
                 };
-                // SAFETY: windows stay inside the (padded) images; the caller's promise.
-                unsafe { panel.rows(tile, &self.a_rows[..pixels], &self.c_rows[..pixels]) };
+                let (a_rows, c_rows) = (&self.a_rows[..pixels], &self.c_rows[..pixels]);
+                let Some(part) = part.filter(|_| block + 1 == blocks) else {
+                    // SAFETY: windows stay inside the (padded) images; the caller's promise.
+                    unsafe { panel.rows(tile, a_rows, c_rows) };
+                    continue;
+                };
+                let mut measure = Measure::new(panel.columns);
+                let from = tile.c.cast_const();
+                // SAFETY: as above; the rows of a tile have just been written by this task.
+                unsafe { panel.rows_then(tile, a_rows, c_rows, |rows| measure.add(from, rows)) };
+                measure.put(io, part, g.k, column);
             }
+        }
+    }
+
+    /// Statistics of those channels of a part's images and rows that a task has written, from the second-level cache.
+    fn measure(&self, part: usize, [images, rows, channels]: [Range<usize>; 3], io: &Io<'_>) {
+        let g = &self.g;
+        let y = io.outputs[0].ptr::<f32>().cast_const();
+        for column in channels.clone().step_by(WIDEST) {
+            let mut measure = Measure::new(WIDEST.min(channels.end - column));
+            for image in images.clone() {
+                let pixels = (image * g.oh() + rows.start) * g.ow()..(image * g.oh() + rows.end) * g.ow();
+                for first in pixels.clone().step_by(TOGETHER) {
+                    let places: [usize; TOGETHER] = std::array::from_fn(|i| (first + i) * g.k + column);
+                    // SAFETY: these pixels belong to this task, which has written them.
+                    unsafe { measure.add(y, &places[..TOGETHER.min(pixels.end - first)]) };
+                }
+            }
+            measure.put(io, part, g.k, column);
         }
     }
 
@@ -241,6 +300,9 @@ impl Forward {
         io.scratch.ptr()
     }
 }
+
+/// Pixels that are measured together.
+const TOGETHER: usize = 16;
 
 /// Multiplies each row of `width` by the columns' scales; what lies beyond them is filling.
 fn multiply_columns(rows: &mut [f32], width: usize, scale: &[f32]) {
@@ -301,7 +363,7 @@ impl Band {
         );
         let panels = 0..self.0.panels.len() * g.groups;
         // SAFETY: `y` has room for the rows, and nobody else has it; nobody writes an input or the packed weights.
-        unsafe { self.0.rows(image..image + 1, rows, panels, y.as_mut_ptr(), io) };
+        unsafe { self.0.rows(image..image + 1, rows, panels, y.as_mut_ptr(), None, io) };
     }
 }
 
@@ -366,7 +428,12 @@ impl Kernel for Forward {
 
     fn run(&self, phase: usize, task: usize, io: &Io<'_>) {
         if let Some(depthwise) = &self.depthwise {
-            return depthwise.run(phase, task, io);
+            depthwise.run(phase, task, io);
+            if self.statistics && phase == 1 {
+                let (part, ranges) = depthwise.share(task);
+                self.measure(part, ranges, io);
+            }
+            return;
         }
         if let Some(winograd) = &self.winograd {
             return winograd.run(phase, task, io);

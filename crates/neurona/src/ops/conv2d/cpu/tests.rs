@@ -5,7 +5,9 @@ use super::winograd::{self, Winograd};
 use super::*;
 use crate::cpu::gemm::Activation;
 use crate::cpu::gemm::tests::{close, noise, run, wide};
-use crate::cpu::kernel::Kernel;
+use crate::cpu::kernel::{Buf, Kernel};
+use crate::cpu::tasks::testing;
+use crate::ops::batch_norm::cpu::{TrainForward, Training, record};
 
 fn compare(fast: &dyn Kernel, plain: &dyn Kernel, inputs: &mut [Vec<f32>], sizes: &[usize], terms: usize, what: &str) {
     let expected = run(plain, &mut wide(inputs), sizes, false);
@@ -237,4 +239,136 @@ fn winograd_ways() {
         check_winograd(Geometry { padding: [padding, padding], ..square(n, c, size, k, 3) });
     }
     check_winograd(Geometry { padding: [1, 2], w: 5, ..square(2, 19, 11, 21, 3) });
+}
+
+/// The images of a convolution that measures, and the statistics of all its parts.
+fn measured(fast: Forward, inputs: &mut [Vec<f32>], pixels: usize, k: usize) -> (Vec<f32>, Vec<f64>) {
+    let (parts, fast) = (fast.parts(), fast.measuring());
+    let (mut y, mut statistics) = (vec![f32::NAN; pixels * k], vec![f64::NAN; parts * record(k)]);
+    let inputs: Vec<Buf> = inputs.iter_mut().map(|v| Buf::over(v)).collect();
+    testing::run(&fast, &inputs, &[Buf::over(&mut y), Buf::over(&mut statistics)]);
+    (y, statistics)
+}
+
+/// Mean and variance of each channel.
+fn plain_statistics(y: &[f32], k: usize) -> Vec<[f64; 2]> {
+    let pixels = (y.len() / k) as f64;
+    let of = |channel: usize| y.iter().skip(channel).step_by(k).map(|&v| f64::from(v));
+    let pair = |channel: usize| {
+        let mean = of(channel).sum::<f64>() / pixels;
+        [mean, of(channel).map(|v| (v - mean).powi(2)).sum::<f64>() / pixels]
+    };
+    (0..k).map(pair).collect()
+}
+
+/// What batch normalisation makes of a convolution's statistics, and what of the images alone: mean and variance of each
+/// channel.
+fn normalised(y: &mut [f32], statistics: Option<&mut [f64]>, k: usize) -> Vec<[f64; 2]> {
+    let options = Training { eps: 0.0, relu: false, affine: false, track: false, cumulative: false };
+    let (mut out, mut means, mut devs) = (vec![f32::NAN; y.len()], vec![f32::NAN; k], vec![f32::NAN; k]);
+    let kernel = TrainForward::<f32>::new(y.len() / k, k, options);
+    let outputs = [Buf::over(&mut out), Buf::over(&mut means), Buf::over(&mut devs)];
+    match statistics {
+        Some(given) => {
+            let parts = given.len() / record(k);
+            testing::run(&kernel.measured(parts), &[Buf::over(y), Buf::over(given)], &outputs);
+        }
+        None => testing::run(&kernel, &[Buf::over(y)], &outputs),
+    }
+    means.iter().zip(&devs).map(|(&mean, &dev)| [f64::from(mean), f64::from(dev).powi(-2)]).collect()
+}
+
+/// Statistics that a convolution takes on the way are those of its images, which stay as they are.
+fn check_statistics(g: Geometry, winograd: bool) {
+    let pixels = g.n * g.oh() * g.ow();
+    if pixels < 2 || g.k == 0 {
+        return;
+    }
+    let window = g.c / g.groups * g.r * g.s;
+    let activation = Activation::None;
+    for bias in [false, true] {
+        let pass = winograd::Pass::Forward { bias, scaled: false, activation };
+        let way = || if winograd { Winograd::possible(g, pass) } else { None };
+        let mut inputs = vec![noise(g.n * g.h * g.w * g.c, 1), noise(g.k * window, 2)];
+        if bias {
+            inputs.push(noise(g.k, 3).iter().map(|b| 40.0 * b).collect());
+        }
+        let plain = run(&Forward::new(g, bias, false, activation).by(way()), &mut inputs, &[pixels * g.k], false);
+        let (mut y, mut given) = measured(Forward::new(g, bias, false, activation).by(way()), &mut inputs, pixels, g.k);
+        assert_eq!(y, plain[0], "{g:?}");
+        let counted: f64 = given.iter().step_by(record(g.k)).sum();
+        assert_eq!(counted, pixels as f64, "{g:?}");
+        let want = plain_statistics(&y, g.k);
+        for (got, want) in normalised(&mut y, Some(&mut given), g.k).iter().zip(&want) {
+            // Channels of padding alone have no variance but rounding's.
+            let near = 1e-6 * (want[0].abs() + want[1].sqrt());
+            assert!((got[0] - want[0]).abs() <= near, "{g:?}: mean {} is not {}", got[0], want[0]);
+            assert!((got[1] - want[1]).abs() <= 1e-5 * want[1] + near * near, "{g:?}: {} is not {}", got[1], want[1]);
+        }
+    }
+}
+
+#[test]
+fn statistics_of_every_way() {
+    for (n, c, size, k, padding) in [(2, 64, 32, 64, 1), (3, 16, 9, 33, 0), (5, 17, 4, 16, 2), (3, 300, 5, 307, 1)] {
+        check_statistics(Geometry { padding: [padding, padding], ..square(n, c, size, k, 3) }, true);
+    }
+    for channels in [3, 16, 37, 96] {
+        let g = Geometry { padding: [1, 1], groups: channels, ..square(3, channels, 13, channels, 3) };
+        check_statistics(g, false);
+        check_statistics(Geometry { stride: [2, 2], ..g }, false);
+    }
+    let mut state = 11u64;
+    let mut pick = |from: &[usize]| {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        from[(state >> 33) as usize % from.len()]
+    };
+    for _ in 0..120 {
+        let groups = pick(&[1, 1, 1, 2, 3]);
+        let g = Geometry {
+            n: pick(&[1, 2, 5, 9]),
+            c: groups * pick(&[1, 3, 8, 17, 33]),
+            h: pick(&[5, 7, 10, 13]),
+            w: pick(&[5, 8, 9, 12]),
+            k: groups * pick(&[1, 3, 8, 16, 18, 65]),
+            r: pick(&[1, 1, 3, 5]),
+            s: pick(&[1, 1, 3, 4]),
+            stride: [pick(&[1, 1, 2]), pick(&[1, 1, 2])],
+            padding: [pick(&[0, 1, 2]), pick(&[0, 1])],
+            dilation: [1, pick(&[1, 1, 2])],
+            groups,
+        };
+        if g.h + 2 * g.padding[0] >= g.r && g.w + 2 * g.padding[1] > (g.s - 1) * g.dilation[1] {
+            check_statistics(g, false);
+        }
+    }
+}
+
+/// Channels whose mean is a thousand deviations, over more than 10⁵ pixels: the variance keeps its digits, as it does when
+/// the images are measured afterwards.
+#[test]
+fn statistics_far_from_zero() {
+    for (size, filter) in [(64, 1), (66, 3)] {
+        let g = square(32, 16, size, 24, filter);
+        let pixels = g.n * g.oh() * g.ow();
+        // Weights of 16 channels of noise with variance a third: deviations of about one.
+        let window = (g.c * filter * filter) as f32;
+        let weight = noise(g.k * g.c * filter * filter, 2).iter().map(|w| 3.0 * w / window.sqrt()).collect();
+        let mut inputs = vec![noise(g.n * g.h * g.w * g.c, 1), weight, vec![1000.0; g.k]];
+        for winograd in [false, true] {
+            let pass = winograd::Pass::Forward { bias: true, scaled: false, activation: Activation::None };
+            let way = if winograd { Winograd::possible(g, pass) } else { None };
+            let fast = Forward::new(g, true, false, Activation::None).by(way);
+            let (mut y, mut given) = measured(fast, &mut inputs, pixels, g.k);
+            let want = plain_statistics(&y, g.k);
+            let afterwards = normalised(&mut y, None, g.k);
+            let on_the_way = normalised(&mut y, Some(&mut given), g.k);
+            let worst =
+                |got: &[[f64; 2]]| got.iter().zip(&want).fold(0f64, |m, (g, w)| m.max((g[1] / w[1] - 1.0).abs()));
+            let (before, now) = (worst(&afterwards), worst(&on_the_way));
+            assert!(want.iter().all(|w| w[0] > 990.0 && (0.3..3.0).contains(&w[1].sqrt())), "{want:?}");
+            // Both are as exact as the single-precision result they are read from.
+            assert!(now < 1e-6 && now <= before.max(5e-7), "{now:e} on the way, {before:e} afterwards");
+        }
+    }
 }

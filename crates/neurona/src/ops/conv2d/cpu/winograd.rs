@@ -11,6 +11,7 @@ mod weight_grad;
 pub(super) use weight_grad::WeightGrad;
 
 use super::Geometry;
+use super::measure::Measure;
 use crate::cpu::gemm::micro::{Start, Tile as Product};
 use crate::cpu::gemm::panel::{Panel, Transposed, packed_width, panels};
 use crate::cpu::gemm::{Activation, task_count};
@@ -18,7 +19,7 @@ use crate::cpu::kernel::{Io, share};
 use grid::Grid;
 use std::ops::Range;
 use std::sync::LazyLock;
-use transform::{Filters, GROUP, POINTS, TAPS, Tile, transforms};
+use transform::{Filters, GROUP, OUT, POINTS, TAPS, Tile, transforms};
 
 /// `NEURONA_WINOGRAD=0` switches it off: sums then have the error of plain ones.
 static ON: LazyLock<bool> = LazyLock::new(|| std::env::var("NEURONA_WINOGRAD").map_or(true, |v| v != "0"));
@@ -59,6 +60,8 @@ enum Way {
 /// the layer's.
 pub(super) struct Winograd {
     pass: Pass,
+    /// Whether the pixels are measured too.
+    statistics: bool,
     way: Way,
     grid: Grid,
     c: usize,
@@ -125,6 +128,7 @@ impl Winograd {
         let c_rows = panels.iter().map(|p| (0..block).map(|tile| tile * p.width.columns).collect()).collect();
         Some(Winograd {
             pass,
+            statistics: false,
             way,
             grid,
             c,
@@ -185,6 +189,16 @@ impl Winograd {
         floats * size_of::<f32>()
     }
 
+    /// Parts of the pixels: tiles that a task works on.
+    pub fn parts(&self) -> usize {
+        self.blocks
+    }
+
+    /// The same, with statistics of each block of tiles as its second result.
+    pub fn measuring(self) -> Self {
+        Winograd { statistics: true, ..self }
+    }
+
     pub fn run(&self, phase: usize, task: usize, io: &Io<'_>) {
         match (self.way, phase) {
             (Way::Blocks, 0) => self.all_filters(task, io),
@@ -207,7 +221,8 @@ impl Winograd {
 
     /// Transforms a block of tiles, multiplies it by some panels, and transforms the sums back.
     fn some_tiles(&self, task: usize, io: &Io<'_>) {
-        let tiles = share(self.grid.total(), self.blocks, task / self.panel_blocks);
+        let part = task / self.panel_blocks;
+        let tiles = share(self.grid.total(), self.blocks, part);
         let images = io.scratch.ptr::<f32>();
         let plane = self.block * self.row;
         self.images(tiles.clone(), images, plane, GROUP, io);
@@ -218,7 +233,7 @@ impl Winograd {
             // SAFETY: tiles and sums lie in this thread's scratch, filters in the workspace, which nobody writes in
             // this phase.
             unsafe { self.multiply(index, tiles.len(), self.c, (images, plane), filters, sums, Start::Zero) };
-            self.pixels(tiles.clone(), index, sums, io);
+            self.pixels(tiles.clone(), index, sums, part, io);
         }
     }
 
@@ -236,7 +251,8 @@ impl Winograd {
 
     /// Transforms the filters of a panel, some channels at a time, and multiplies a block of tiles by them.
     fn some_filters(&self, task: usize, io: &Io<'_>) {
-        let tiles = share(self.grid.total(), self.blocks, task / self.panel_blocks);
+        let part = task / self.panel_blocks;
+        let tiles = share(self.grid.total(), self.blocks, part);
         let index = task % self.panel_blocks;
         let panel = &self.panels[index];
         let taps = TAPS * TAPS * (GROUP.min(self.c) + 1) * self.widest();
@@ -253,7 +269,7 @@ impl Winograd {
             // this phase.
             unsafe { self.multiply(index, tiles.len(), channels.len(), images, filters, sums, start) };
         }
-        self.pixels(tiles, index, sums, io);
+        self.pixels(tiles, index, sums, part, io);
     }
 
     /// Transforms the filters of a panel for some channels, to `[point][channel][columns]`, `plane` from point to point.
@@ -365,8 +381,8 @@ impl Winograd {
         }
     }
 
-    /// Transforms a block's sums for one panel back, and writes the pixels.
-    fn pixels(&self, tiles: Range<usize>, index: usize, sums: *mut f32, io: &Io<'_>) {
+    /// Transforms a block's sums for one panel back, writes the pixels, and measures them as a part when asked.
+    fn pixels(&self, tiles: Range<usize>, index: usize, sums: *mut f32, part: usize, io: &Io<'_>) {
         let panel = &self.panels[index];
         let width = panel.width.columns;
         let (bias, relu) = match self.pass {
@@ -377,6 +393,7 @@ impl Winograd {
             Pass::InputGrad => (std::ptr::null(), false),
         };
         let y = io.outputs[0].ptr::<f32>().wrapping_add(panel.start);
+        let mut measure = Measure::new(panel.columns);
         for (i, tile) in tiles.enumerate() {
             let tile = Tile {
                 channels: panel.columns,
@@ -388,6 +405,19 @@ impl Winograd {
             };
             // SAFETY: these columns of this tile's pixels belong to this task, the sums to its thread.
             unsafe { (transforms().pixels)(&tile) };
+            if self.statistics {
+                let mut places = [0; OUT * OUT];
+                let pixels = tile.rows.clone().flat_map(|row| tile.columns.clone().map(move |column| [row, column]));
+                let inside = pixels.zip(&mut places).map(|([row, column], place)| {
+                    *place = row * tile.steps[0] + column * tile.steps[1];
+                });
+                let inside = inside.count();
+                // SAFETY: just written by this task.
+                unsafe { measure.add(tile.image.cast_const(), &places[..inside]) };
+            }
+        }
+        if self.statistics {
+            measure.put(io, part, self.k, panel.start);
         }
     }
 }
