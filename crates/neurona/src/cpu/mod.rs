@@ -9,6 +9,7 @@ pub mod math;
 pub(crate) mod pace;
 mod rounds;
 pub(crate) mod runner;
+mod seat;
 pub mod simd;
 pub mod storage;
 pub mod tasks;

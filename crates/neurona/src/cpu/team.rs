@@ -2,8 +2,9 @@
 
 use super::gate::Gate;
 use super::rounds::{Rounds, Walk};
+use super::seat;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -22,6 +23,8 @@ struct Shared {
     job: Mutex<Option<Job<'static>>>,
     stop: AtomicBool,
     patience: Duration,
+    /// The workers, for the system.
+    workers: Box<[OnceLock<seat::Thread>]>,
 }
 
 const RUN: u64 = 1 << 32;
@@ -51,6 +54,10 @@ impl Drop for EndOnPanic {
 pub struct Team {
     shared: Arc<Shared>,
     workers: Vec<JoinHandle<()>>,
+    /// The core that workers keep off.
+    core: Option<usize>,
+    /// Each thread can have a core of its own.
+    roomy: bool,
 }
 
 impl Team {
@@ -59,7 +66,8 @@ impl Team {
         let threads = threads.max(1);
         let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
         // With more threads than cores a spinning thread only keeps the one it waits for from running.
-        let patience = if threads > cores { Duration::ZERO } else { PATIENCE };
+        let roomy = threads <= cores;
+        let patience = if roomy { PATIENCE } else { Duration::ZERO };
         let shared = Arc::new(Shared {
             rounds: Rounds::new(threads, patience),
             // All workers begin inside run 0, and leave it when they stand ready.
@@ -67,6 +75,7 @@ impl Team {
             job: Mutex::new(None),
             stop: AtomicBool::new(false),
             patience,
+            workers: (1..threads).map(|_| OnceLock::new()).collect(),
         });
         let workers = (1..threads)
             .map_while(|number| {
@@ -76,12 +85,12 @@ impl Team {
             .collect::<Vec<_>>();
         if workers.len() + 1 < threads {
             // The system refused a thread: the others could do with fewer, but it will hardly have memory for work.
-            drop(Team { shared, workers });
+            drop(Team { shared, workers, core: None, roomy });
             return Team::new(1);
         }
         // What the system does to start a thread, taking memory among it, must not fall into a run.
         shared.left();
-        Team { shared, workers }
+        Team { shared, workers, core: None, roomy }
     }
 
     /// The number of threads.
@@ -100,6 +109,7 @@ impl Team {
         if self.workers.is_empty() {
             return self.run_alone(job);
         }
+        self.spread();
         let Shared { rounds, crew, .. } = &*self.shared;
         // SAFETY: the job outlives this call, which ends when the run is closed and no worker is inside.
         let job: Job<'static> = unsafe { std::mem::transmute::<Job<'_>, Job<'static>>(job) };
@@ -115,10 +125,20 @@ impl Team {
         self.shared.left();
         drop(guard);
     }
+
+    /// Keeps workers off the calling thread's core, if it runs on another than last time.
+    fn spread(&mut self) {
+        let core = seat::core().filter(|_| self.roomy);
+        if let Some(core) = core.filter(|_| core != self.core) {
+            self.core = Some(core);
+            self.shared.workers.iter().filter_map(OnceLock::get).for_each(|worker| seat::keep_off(*worker, core));
+        }
+    }
 }
 
 fn work(number: usize, shared: &Shared) {
     let Shared { rounds, crew, patience, .. } = shared;
+    let _ = shared.workers[number - 1].set(seat::thread());
     let mut last = 0;
     loop {
         // The leader waits for the last one to leave.
@@ -183,6 +203,19 @@ mod tests {
                     assert!(counts.iter().flatten().all(|count| count.load(Ordering::Relaxed) == 1));
                 }
             }
+        }
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn workers_keep_off_their_leaders_core() {
+        let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
+        let mut team = Team::new(cores);
+        team.run(&|walk| walk.phase(64, |_| ()));
+        for worker in &team.shared.workers {
+            let allowed = worker.get().and_then(|worker| seat::allowed(*worker)).unwrap();
+            // SAFETY: the core is one of the set's bits.
+            assert!(!unsafe { libc::CPU_ISSET(team.core.unwrap(), &allowed) });
         }
     }
 
