@@ -11,5 +11,6 @@ mod rounds;
 pub(crate) mod runner;
 pub mod simd;
 pub mod storage;
+pub(crate) mod stream;
 pub mod tasks;
 pub mod team;
