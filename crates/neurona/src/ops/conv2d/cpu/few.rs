@@ -72,7 +72,9 @@ impl Few {
     pub fn new(g: Geometry, pass: Pass) -> Option<Self> {
         let few = Few::possible(g, pass)?;
         let many = g.k * few.size * size_of::<f32>() >= WEIGHTS && g.k >= FILTERS;
-        (many && few.pixels <= PIXELS).then_some(few)
+        // Weights are broadcast once for each panel of pixels: of narrow ones there may not be many.
+        let wide = !matches!(pass, Pass::Forward { .. }) || few.panels.len() <= 2;
+        (many && wide && few.pixels <= PIXELS).then_some(few)
     }
 
     /// The pass, where it is possible.
