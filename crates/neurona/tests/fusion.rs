@@ -384,6 +384,48 @@ fn masks_are_the_same_before_and_behind_a_pool() -> Result<()> {
     Ok(())
 }
 
+/// Weights so large, and images so small, that a step follows each gradient at once: parameters, gradients and whatever
+/// else one may see are the same to the bit, also when somebody still holds the weights as they were.
+#[test]
+fn large_weights_step_along_their_gradients_as_in_one_sweep() -> Result<()> {
+    let _alone = ALONE.lock().unwrap_or_else(|e| e.into_inner());
+    let ways = [(0.0, false, false), (0.9, false, false), (0.9, true, true)];
+    for (momentum, nesterov, held) in ways {
+        let run = |fuse: bool| -> Result<Vec<Vec<f32>>> {
+            set_fusion(fuse);
+            let weight = |seed, shape: [usize; 4]| Parameter::new(&stream(seed, shape, DType::F32, -0.05, 0.05)?);
+            let weights = [weight(1, [160, 96, 3, 3])?, weight(2, [130, 160, 3, 3])?];
+            let bias = Parameter::new(&stream(3, [130], DType::F32, -1.0, 1.0)?)?;
+            let all = vec![weights[0].clone(), weights[1].clone(), bias.clone()];
+            let mut sgd = Sgd::new(all.clone(), 0.1).momentum(momentum).nesterov(nesterov).weight_decay(1e-3);
+            let options = Conv2dOptions { padding: [1, 1], ..Default::default() };
+            let mut seen = vec![];
+            for step in 0..3 {
+                sgd.zero_grad();
+                let x = stream(10 + step, [1, 96, 5, 4], DType::F32, -1.0, 1.0)?;
+                let before = weights[1].get()?;
+                let y = x.conv2d(&weights[0].get()?, None, options)?.relu()?;
+                let y = y.conv2d(&weights[1].get()?, Some(&bias.get()?), options)?;
+                let loss = y.mul(&y)?.mean()?;
+                loss.backward()?;
+                sgd.step()?;
+                for parameter in &all {
+                    seen.push(parameter.get()?.to_vec()?);
+                    seen.push(parameter.grad().expect("a gradient").to_vec()?);
+                }
+                if held {
+                    seen.push(before.to_vec()?);
+                }
+            }
+            Ok(seen)
+        };
+        let (plain, fused) = (run(false), run(true));
+        set_fusion(true);
+        assert!(plain? == fused?, "momentum {momentum}, held {held}");
+    }
+    Ok(())
+}
+
 #[test]
 fn random_graphs_compute_the_same_with_fusion_and_without() -> Result<()> {
     let _alone = ALONE.lock().unwrap_or_else(|e| e.into_inner());

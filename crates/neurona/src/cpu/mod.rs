@@ -12,5 +12,6 @@ pub(crate) mod runner;
 mod seat;
 pub mod simd;
 pub mod storage;
+pub(crate) mod stream;
 pub mod tasks;
 pub mod team;

@@ -170,17 +170,17 @@ impl Ir {
 
     /// The same graph with every node behind its operands; nodes change places only where they must.
     pub fn sorted(self) -> Ir {
-        let mut places: Vec<Option<usize>> = vec![None; self.nodes.len()];
+        let mut placed = vec![false; self.nodes.len()];
         let mut order = Vec::with_capacity(self.nodes.len());
         for index in 0..self.nodes.len() {
             let mut stack = vec![index];
             while let Some(&at) = stack.last() {
-                let missing = self.nodes[at].inputs.iter().map(|v| v.node).find(|n| places[*n].is_none());
-                match missing.filter(|_| places[at].is_none()) {
+                let missing = self.nodes[at].inputs.iter().map(|v| v.node).find(|n| !placed[*n]);
+                match missing.filter(|_| !placed[at]) {
                     Some(operand) => stack.push(operand),
                     None => {
-                        if places[at].is_none() {
-                            places[at] = Some(order.len());
+                        if !placed[at] {
+                            placed[at] = true;
                             order.push(at);
                         }
                         stack.pop();
@@ -188,16 +188,23 @@ impl Ir {
                 }
             }
         }
-        let moved = |v: &mut Value| v.node = places[v.node].unwrap_or(v.node);
+        self.in_order(&order).0
+    }
+
+    /// The same graph with its nodes in this order, which has each of them behind its operands; and where each has gone.
+    pub fn in_order(self, order: &[usize]) -> (Ir, Vec<usize>) {
+        let mut places = vec![0; self.nodes.len()];
+        order.iter().enumerate().for_each(|(place, &node)| places[node] = place);
+        let moved = |v: &mut Value| v.node = places[v.node];
         let mut nodes: Vec<Option<IrNode>> = self.nodes.into_iter().map(Some).collect();
         let mut new = Ir { nodes: Vec::with_capacity(nodes.len()), roots: self.roots, writes: self.writes };
-        for mut node in order.into_iter().filter_map(|at| nodes[at].take()) {
+        for mut node in order.iter().filter_map(|&at| nodes[at].take()) {
             node.inputs.iter_mut().for_each(moved);
             new.nodes.push(node);
         }
         new.roots.iter_mut().for_each(moved);
         new.writes.iter_mut().for_each(|w| moved(&mut w.value));
-        new
+        (new, places)
     }
 
     /// Takes a node over as it is.

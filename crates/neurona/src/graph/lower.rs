@@ -16,6 +16,7 @@ mod sites;
 mod statistics;
 #[cfg(test)]
 mod tests;
+mod updates;
 
 use super::ir::{Ir, IrNode, Kind, Value};
 use crate::Result;
@@ -44,6 +45,7 @@ pub(crate) fn lower(ir: Ir, fuse: bool, device: Device, mixed: Option<DType>) ->
     let ir = if gpu { fuse_relu_grad(ir)? } else { ir };
     let ir = layout::choose(ir)?;
     let ir = if gpu { layout::join_casts(ir)? } else { ir };
+    let ir = if fuse && device == Device::Cpu { updates::join(ir)? } else { ir };
     let ir = elementwise::group(ir, fuse)?;
     prune(ir)
 }

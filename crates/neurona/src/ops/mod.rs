@@ -214,7 +214,7 @@ op_table! {
     cumsum::CumSum,
     sort::ArgSort,
     matmul::MatMul,
-    conv2d::Conv2d, conv2d::Conv2dInputGrad, conv2d::Conv2dWeightGrad,
+    conv2d::Conv2d, conv2d::Conv2dInputGrad, conv2d::Conv2dWeightGrad, conv2d::Conv2dWeightGradStep,
     conv2d_pool::Conv2dPool, conv2d_pool::Conv2dPoolGrad,
     max_pool2d::MaxPool2d, max_pool2d::MaxPool2dGrad,
     avg_pool2d::AvgPool2d, avg_pool2d::AvgPool2dGrad,

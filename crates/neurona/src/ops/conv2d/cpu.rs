@@ -5,6 +5,7 @@
 //! Only padding costs a copy, of the few rows that a task needs. Weights are OIHW outside.
 
 mod depthwise;
+mod few;
 mod forward;
 mod input_grad;
 mod measure;
@@ -18,7 +19,10 @@ pub use forward::Forward;
 pub use input_grad::InputGrad;
 pub use weight_grad::WeightGrad;
 
-use crate::cpu::kernel::share;
+use crate::cpu::gemm::Activation;
+use crate::cpu::kernel::{Kernel, share};
+use crate::ops::sgd_step::Options;
+use few::{Few, Pass};
 use std::ops::Range;
 
 /// The sizes of a convolution.
@@ -100,6 +104,37 @@ impl Geometry {
     pub(crate) fn rows_under(&self, rows: usize) -> usize {
         if rows == 0 { 0 } else { (rows - 1) * self.stride[0] + (self.r - 1) * self.dilation[0] + 1 }
     }
+}
+
+/// The fastest kernel of a convolution; see [`Forward`].
+pub(super) fn forward(g: Geometry, bias: bool, scaled: bool, activation: Activation) -> Box<dyn Kernel> {
+    // Filters with a scale are those of inference, where packed ones are good for many runs.
+    match Few::new(g, Pass::Forward { bias, activation }).filter(|_| !scaled) {
+        Some(few) => Box::new(few),
+        None => Box::new(Forward::new(g, bias, scaled, activation)),
+    }
+}
+
+/// The fastest kernel of its gradient for the input; see [`InputGrad`].
+pub(super) fn input_grad(g: Geometry) -> Box<dyn Kernel> {
+    match Few::new(g, Pass::InputGrad) {
+        Some(few) => Box::new(few),
+        None => Box::new(InputGrad::new(g)),
+    }
+}
+
+/// The fastest kernel of its gradient for the weights; see [`WeightGrad`].
+pub(super) fn weight_grad(g: Geometry, with_bias: bool) -> Box<dyn Kernel> {
+    match Few::new(g, Pass::WeightGrad { with_bias, step: None }) {
+        Some(few) => Box::new(few),
+        None => Box::new(WeightGrad::new(g, with_bias)),
+    }
+}
+
+/// The gradient for the weights and a step along it at once, where the two are faster together: when gradients would
+/// have gone from the caches until the step comes to them. Operands and results as [`few::Pass`] says.
+pub(super) fn weight_grad_step(g: Geometry, with_bias: bool, step: Options) -> Option<Box<dyn Kernel>> {
+    Few::new(g, Pass::WeightGrad { with_bias, step: Some(step) }).map(|few| Box::new(few) as _)
 }
 
 fn extent(size: usize, filter: usize, stride: usize, padding: usize, dilation: usize) -> usize {

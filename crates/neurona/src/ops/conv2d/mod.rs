@@ -3,6 +3,9 @@
 pub mod cpu;
 mod cuda;
 pub(crate) mod reference;
+mod step;
+
+pub(crate) use step::Conv2dWeightGradStep;
 
 use super::batch_norm::cpu::record;
 use super::pad::PadMode;
@@ -176,6 +179,7 @@ impl Operation for Conv2d {
                 let kernel = cpu::Forward::new(g, bias, self.scaled, self.activation);
                 Box::new(if self.statistics { kernel.measuring() } else { kernel })
             }
+            _ => cpu::forward(g, bias, self.scaled, self.activation),
         })
     }
     fn cuda(&self, inputs: &[Operand], outputs: &[Operand], gpu: &Gpu) -> Result<GpuKernel> {
@@ -208,7 +212,7 @@ impl Operation for Conv2dInputGrad {
         let g = self.options.check(&outputs[0].meta, &inputs[1].meta).map_err(|p| Error::op(self.name(), p))?;
         Ok(match inputs[0].meta.dtype {
             DType::F64 => Box::new(reference::InputGradReference::<f64>::new(g)),
-            _ => Box::new(cpu::InputGrad::new(g)),
+            _ => cpu::input_grad(g),
         })
     }
     fn cuda(&self, inputs: &[Operand], outputs: &[Operand], gpu: &Gpu) -> Result<GpuKernel> {
@@ -239,7 +243,7 @@ impl Operation for Conv2dWeightGrad {
         let g = self.options.check(&inputs[0].meta, &outputs[0].meta).map_err(|p| Error::op(self.name(), p))?;
         Ok(match inputs[0].meta.dtype {
             DType::F64 => Box::new(reference::WeightGradReference::<f64>::new(g, self.bias)),
-            _ => Box::new(cpu::WeightGrad::new(g, self.bias)),
+            _ => cpu::weight_grad(g, self.bias),
         })
     }
     fn cuda(&self, inputs: &[Operand], outputs: &[Operand], gpu: &Gpu) -> Result<GpuKernel> {

@@ -1,8 +1,9 @@
 //! Stochastic gradient descent over all parameters of a model at once, on CPU cores.
 
 use std::marker::PhantomData;
+use std::ops::Range;
 
-use crate::cpu::kernel::{Io, Kernel};
+use crate::cpu::kernel::{Buf, Io, Kernel};
 use crate::cpu::math::Real;
 use crate::cpu::simd::vectorized;
 use crate::ops::sweep::{Sweep, scalars, update};
@@ -16,6 +17,53 @@ pub struct Options {
     pub nesterov: bool,
     /// Whether the loss is to grow.
     pub maximize: bool,
+}
+
+impl Options {
+    /// Operands of a parameter: itself, its gradient, and maybe its buffer.
+    pub(crate) fn operands(&self) -> usize {
+        2 + self.momentum as usize
+    }
+
+    /// A step for some elements of one parameter, for who has their gradient at hand: its operands and results as in
+    /// [`Step`], and the numbers at the end of the operands.
+    pub(crate) fn step_of(&self, inputs: &[Buf], outputs: &[Buf], numbers: Buf) {
+        let length = inputs[0].len::<f32>();
+        // SAFETY: nobody writes the numbers.
+        let numbers = unsafe { numbers.slice::<f64>() };
+        let numbers = std::array::from_fn(|i| numbers[i]);
+        vectorized(
+            #[inline(always)]
+            || self.step::<f32>(numbers, inputs, outputs, 0..length),
+        );
+    }
+
+    #[inline(always)]
+    fn step<T: Real>(&self, numbers: [f64; 5], inputs: &[Buf], outputs: &[Buf], range: Range<usize>) {
+        let [lr, rate, dampening, decay, step] = numbers;
+        let sign = T::of(if self.maximize { -1.0 } else { 1.0 });
+        let (lr, decay) = (T::of(lr), T::of(decay));
+        if !self.momentum {
+            update(inputs, outputs, range, |[p, g]: [T; 2]| {
+                let g = sign * g + decay * p;
+                [p - lr * g]
+            });
+            return;
+        }
+        // The first step's buffer is the gradient itself, undampened.
+        let first = step <= 1.0;
+        let keep = T::of(if first { 0.0 } else { rate });
+        let add = T::of(if first { 1.0 } else { 1.0 - dampening });
+        let rate = T::of(rate);
+        update(inputs, outputs, range, |[p, g, old]: [T; 3]| {
+            let g = sign * g + decay * p;
+            // A first step must not read the buffer: it may hold anything.
+            let kept = if first { T::zero() } else { keep * old };
+            let buffer = kept + add * g;
+            let g = if self.nesterov { g + rate * buffer } else { buffer };
+            [p - lr * g, buffer]
+        });
+    }
 }
 
 /// One step.
@@ -43,15 +91,8 @@ impl<T: Real> Kernel for Step<T> {
     }
 
     fn run(&self, _phase: usize, task: usize, io: &Io<'_>) {
-        let Options { momentum, nesterov, maximize } = self.options;
-        let [lr, rate, dampening, decay, step] = scalars(io);
-        let sign = T::of(if maximize { -1.0 } else { 1.0 });
-        let (lr, decay) = (T::of(lr), T::of(decay));
-        // The first step's buffer is the gradient itself, undampened.
-        let first = step <= 1.0;
-        let keep = T::of(if first { 0.0 } else { rate });
-        let add = T::of(if first { 1.0 } else { 1.0 - dampening });
-        let rate = T::of(rate);
+        let (options, numbers) = (self.options, scalars(io));
+        let operands = options.operands();
         vectorized(
             #[inline(always)]
             || {
@@ -59,23 +100,8 @@ impl<T: Real> Kernel for Step<T> {
                     task,
                     #[inline(always)]
                     |i, range| {
-                        if !momentum {
-                            let (inputs, outputs) = (&io.inputs[2 * i..], &io.outputs[i..]);
-                            update(inputs, outputs, range, |[p, g]: [T; 2]| {
-                                let g = sign * g + decay * p;
-                                [p - lr * g]
-                            });
-                            return;
-                        }
-                        let (inputs, outputs) = (&io.inputs[3 * i..], &io.outputs[2 * i..]);
-                        update(inputs, outputs, range, |[p, g, old]: [T; 3]| {
-                            let g = sign * g + decay * p;
-                            // A first step must not read the buffer: it may hold anything.
-                            let kept = if first { T::zero() } else { keep * old };
-                            let buffer = kept + add * g;
-                            let g = if nesterov { g + rate * buffer } else { buffer };
-                            [p - lr * g, buffer]
-                        });
+                        let (inputs, outputs) = (&io.inputs[operands * i..], &io.outputs[(operands - 1) * i..]);
+                        options.step::<T>(numbers, inputs, outputs, range);
                     },
                 );
             },

@@ -7,5 +7,5 @@ pub(crate) use cpu::Options;
 
 super::sweep::step_op! {
     /// A step of stochastic gradient descent.
-    SgdStep "sgd_step" |options| 2 + options.momentum as usize
+    SgdStep "sgd_step" |options| options.operands()
 }

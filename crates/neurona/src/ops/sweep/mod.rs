@@ -107,7 +107,7 @@ macro_rules! step_op {
         }
 
         impl $Op {
-            fn operands(&self) -> usize {
+            pub(crate) fn operands(&self) -> usize {
                 let $options = &self.options;
                 $operands
             }

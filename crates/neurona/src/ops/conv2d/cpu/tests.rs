@@ -19,6 +19,38 @@ fn compare(fast: &dyn Kernel, plain: &dyn Kernel, inputs: &mut [Vec<f32>], sizes
     }
 }
 
+/// All passes in the way for few pixels, whether they are few or not.
+fn check_few(g: Geometry) {
+    let pixels = g.n * g.oh() * g.ow();
+    let (x, y, weight, window) = (g.n * g.h * g.w * g.c, pixels * g.k, g.k * g.c * g.taps(), g.c * g.taps());
+    let few = |pass: Pass| Few::possible(g, pass).expect("one group, nothing empty");
+    for (bias, activation) in [(false, Activation::None), (true, Activation::Relu)] {
+        let plain = ForwardReference::<f64>::new(g, bias, activation);
+        let mut inputs = vec![noise(x, 1), noise(weight, 2), noise(g.k, 3)];
+        inputs.truncate(2 + usize::from(bias));
+        let what = format!("few, forward {g:?}");
+        compare(&few(Pass::Forward { bias, activation }), &plain, &mut inputs, &[y], window, &what);
+
+        let plain = WeightGradReference::<f64>::new(g, bias);
+        let sizes = &[weight, g.k][..1 + usize::from(bias)];
+        let what = format!("few, weight_grad {g:?}");
+        let fast = few(Pass::WeightGrad { with_bias: bias, step: None });
+        compare(&fast, &plain, &mut [noise(x, 1), noise(y, 4)], sizes, pixels, &what);
+    }
+    let (plain, what) = (InputGradReference::<f64>::new(g), format!("few, input_grad {g:?}"));
+    compare(&few(Pass::InputGrad), &plain, &mut [noise(y, 4), noise(weight, 2)], &[x], g.k * g.taps(), &what);
+}
+
+#[test]
+fn few_pixels() {
+    check_few(Geometry { padding: [1, 1], ..square(1, 64, 4, 40, 3) });
+    check_few(Geometry { padding: [1, 1], stride: [2, 2], ..square(1, 36, 8, 33, 3) });
+    check_few(Geometry { padding: [2, 1], dilation: [2, 1], ..square(2, 7, 5, 130, 3) });
+    check_few(square(3, 90, 1, 15, 1));
+    check_few(Geometry { padding: [1, 0], stride: [1, 2], ..square(1, 3, 9, 5, 5) });
+    check_few(Geometry { w: 2, s: 2, ..square(1, 600, 3, 28, 3) });
+}
+
 fn check(g: Geometry) {
     let pixels = g.n * g.oh() * g.ow();
     let (x, y) = (g.n * g.h * g.w * g.c, pixels * g.k);

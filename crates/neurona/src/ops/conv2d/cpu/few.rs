@@ -1,0 +1,364 @@
+//! Few pixels and many weights, as in the last layers of a network at small batches: every weight meets only a handful
+//! of pixels, so that bringing it to the core costs as much as the arithmetic.
+//!
+//! All three passes are products with weights (or their gradients) as a matrix of a row a filter, just as they lie in
+//! memory: they are read once, or written once, and never packed or turned. What is brought into their order instead is
+//! small: the windows of the pixels, or the patches of gradients.
+
+use super::Geometry;
+use super::weight_grad::column_sums;
+use crate::cpu::gemm::micro::{Start, Tile, widths};
+use crate::cpu::gemm::panel::{Panel, panels};
+use crate::cpu::gemm::{Activation, DEPTH};
+use crate::cpu::kernel::{Buf, Io, Kernel, share};
+use crate::cpu::stream::{Stream, prefetch};
+use crate::ops::sgd_step::Options;
+use std::ops::Range;
+
+/// What is computed. Operands and results are those of [`super::Forward`], [`super::InputGrad`] and
+/// [`super::WeightGrad`].
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Pass {
+    Forward {
+        bias: bool,
+        activation: Activation,
+    },
+    InputGrad,
+    /// With options of a step, what they ask for is done with each gradient as soon as it is there. Further operands are
+    /// then the weights, their state and the step's numbers; further results the weights and their state.
+    WeightGrad {
+        with_bias: bool,
+        step: Option<Options>,
+    },
+}
+
+/// Pixels above which weights that are packed first make up for it.
+const PIXELS: usize = 64;
+/// Bytes of weights from which on packing them is what a pass waits for.
+const WEIGHTS: usize = 512 << 10;
+/// Filters below which the windows, which each filter shares, are too much of the work.
+const FILTERS: usize = 128;
+/// Channels whose windows a task brings into order, and whose gradients a task computes: with 3×3 filters, whole
+/// registers and cache lines of weights.
+const CHANNELS: usize = 32;
+/// Filters between visits to the sums of patches.
+const DEEP: usize = 64;
+/// Columns of weight gradients that lie in the L1 cache, for as many filters as a tile has rows.
+const COLUMNS: usize = 256;
+/// Floats between rows of windows beyond their length: rows at a multiple of 4 KiB would push each other out of the L1
+/// cache.
+const APART: usize = 16;
+
+static START: [usize; 1] = [0];
+
+/// One pass.
+pub(super) struct Few {
+    g: Geometry,
+    pass: Pass,
+    /// Output pixels of all images.
+    pixels: usize,
+    /// Values of a filter.
+    size: usize,
+    /// Of pixels (forward), or of columns of weights that meet at once; and of those that are left at the end.
+    panels: Vec<Panel>,
+    rest: Vec<Panel>,
+    /// Where rows of the left operand and of the sums start.
+    a_rows: Vec<usize>,
+    c_rows: Vec<usize>,
+}
+
+impl Few {
+    /// The pass, where it is the fastest way.
+    pub fn new(g: Geometry, pass: Pass) -> Option<Self> {
+        let few = Few::possible(g, pass)?;
+        let many = g.k * few.size * size_of::<f32>() >= WEIGHTS && g.k >= FILTERS;
+        // Weights are broadcast once for each panel of pixels: of narrow ones there may not be many.
+        let wide = !matches!(pass, Pass::Forward { .. }) || few.panels.len() <= 2;
+        (many && wide && few.pixels <= PIXELS).then_some(few)
+    }
+
+    /// The pass, where it is possible.
+    pub fn possible(g: Geometry, pass: Pass) -> Option<Self> {
+        let pixels = g.n * g.oh() * g.ow();
+        let size = g.c * g.taps();
+        if g.groups != 1 || pixels * size * g.k == 0 {
+            return None;
+        }
+        let tallest = widths()[widths().len() - 1].rows();
+        let rows = |count: usize, apart: usize| (0..count).map(|i| i * apart).collect();
+        let (columns, rest, a_rows, c_rows) = match pass {
+            Pass::Forward { .. } => (pixels, 0, rows(tallest, size), rows(tallest, pixels)),
+            Pass::InputGrad => {
+                let columns = CHANNELS * g.taps();
+                (columns, size % columns, rows(pixels, g.k), rows(pixels, columns))
+            }
+            Pass::WeightGrad { .. } => (COLUMNS, size % COLUMNS, rows(tallest, 1), rows(tallest, COLUMNS)),
+        };
+        Some(Few { g, pass, pixels, size, panels: panels(columns), rest: panels(rest), a_rows, c_rows })
+    }
+
+    /// Tasks with some channels each.
+    fn channel_tasks(&self) -> usize {
+        self.g.c.div_ceil(CHANNELS)
+    }
+
+    /// Tasks with a tile's rows of filters each.
+    fn filter_tasks(&self) -> usize {
+        self.g.k.div_ceil(self.a_rows.len())
+    }
+
+    /// Floats from one pixel's window to the next.
+    fn window(&self) -> usize {
+        self.size.next_multiple_of(APART) + APART
+    }
+
+    /// Calls `each` with every output pixel that a filter value reaches, or would reach without padding: the pixel, the
+    /// filter value, and the input pixel.
+    fn meetings(&self, mut each: impl FnMut(usize, usize, Option<usize>)) {
+        let g = &self.g;
+        for pixel in 0..self.pixels {
+            let (image, y, x) = (pixel / (g.oh() * g.ow()), pixel / g.ow() % g.oh(), pixel % g.ow());
+            for tap in 0..g.taps() {
+                let h = (y * g.stride[0] + tap / g.s * g.dilation[0]).wrapping_sub(g.padding[0]);
+                let w = (x * g.stride[1] + tap % g.s * g.dilation[1]).wrapping_sub(g.padding[1]);
+                each(pixel, tap, (h < g.h && w < g.w).then(|| (image * g.h + h) * g.w + w));
+            }
+        }
+    }
+
+    /// The channels of a task.
+    fn channels(&self, task: usize) -> Range<usize> {
+        task * CHANNELS..self.g.c.min((task + 1) * CHANNELS)
+    }
+
+    /// Brings windows into the order of the weights, for some channels. `apart` is from pixel to pixel and from value
+    /// to value.
+    fn windows(&self, task: usize, apart: (usize, usize), io: &Io<'_>) {
+        let (g, channels) = (&self.g, self.channels(task));
+        let step = g.taps() * apart.1;
+        // SAFETY: no task writes an input.
+        let x = unsafe { io.inputs[0].slice::<f32>() };
+        let to = io.workspace.ptr::<f32>().wrapping_add(channels.start * step);
+        self.meetings(|pixel, tap, from| {
+            let to = to.wrapping_add(pixel * apart.0 + tap * apart.1);
+            let from = from.map(|from| &x[from * g.c..][channels.clone()]);
+            for i in 0..channels.len() {
+                // SAFETY: inside the workspace; these channels' values belong to this task.
+                unsafe { to.add(i * step).write(from.map_or(0.0, |from| from[i])) };
+            }
+        });
+    }
+
+    /// The filters of a task.
+    fn rows(&self, task: usize) -> Range<usize> {
+        share(self.g.k, self.filter_tasks(), task)
+    }
+
+    /// Multiplies windows by some filters. Weights are broadcast, pixels are vectors: weights come in any order then.
+    fn filters(&self, task: usize, bias: bool, activation: Activation, io: &Io<'_>) {
+        let (g, filters) = (&self.g, self.rows(task));
+        let weights = io.inputs[1].ptr::<f32>().wrapping_add(filters.start * self.size);
+        let blocks = self.size.div_ceil(DEPTH);
+        for block in 0..blocks {
+            let values = share(self.size, blocks, block);
+            for panel in &self.panels {
+                let tile = Tile {
+                    a: weights.wrapping_add(values.start),
+                    a_rows: std::ptr::null(),
+                    a_segments: START.as_ptr(),
+                    a_step: 1,
+                    segments: 1,
+                    length: values.len(),
+                    b: io.workspace.ptr::<f32>().wrapping_add(values.start * self.pixels + panel.start),
+                    b_segments: START.as_ptr(),
+                    b_step: self.pixels,
+                    c: io.scratch.ptr::<f32>().wrapping_add(panel.start),
+                    c_rows: std::ptr::null(),
+                    columns: 0,
+                    start: if block == 0 { Start::Zero } else { Start::Sum },
+                    relu: false,
+                };
+                let count = filters.len();
+                // SAFETY: nobody writes weights or windows during this phase; scratch belongs to this thread.
+                unsafe { panel.rows(tile, &self.a_rows[..count], &self.c_rows[..count]) };
+            }
+        }
+        for (i, filter) in filters.enumerate() {
+            // SAFETY: no task writes an input; scratch belongs to this thread.
+            let (bias, sums) = unsafe {
+                let bias = if bias { io.inputs[2].slice::<f32>()[filter] } else { 0.0 };
+                (bias, io.scratch.slice_mut::<f32>(i * self.pixels..(i + 1) * self.pixels))
+            };
+            for (pixel, sum) in sums.iter().enumerate() {
+                let at = pixel * g.k + filter;
+                // SAFETY: this filter's results belong to this task.
+                let to = unsafe { io.outputs[0].slice_mut(at..at + 1) };
+                to[0] = activation.apply(sum + bias);
+            }
+        }
+    }
+
+    /// Multiplies gradients by the filters' values for some channels, and adds up the patches where they lie.
+    fn patches(&self, task: usize, io: &Io<'_>) {
+        let (g, channels) = (&self.g, self.channels(task));
+        let (first, columns) = (channels.start * g.taps(), channels.len() * g.taps());
+        let weights = io.inputs[1].ptr::<f32>().wrapping_add(first);
+        for filters in (0..g.k).step_by(DEEP).map(|k| k..g.k.min(k + DEEP)) {
+            let next = filters.end..g.k.min(filters.end + DEEP);
+            for panel in if channels.len() < CHANNELS { &self.rest } else { &self.panels } {
+                // Rows of weights are far apart: what no prefetcher of the machine sees coming.
+                for filter in next.clone() {
+                    prefetch(weights.wrapping_add(filter * self.size + panel.start), panel.columns);
+                }
+                let tile = Tile {
+                    a: io.inputs[0].ptr::<f32>().wrapping_add(filters.start),
+                    a_rows: std::ptr::null(),
+                    a_segments: START.as_ptr(),
+                    a_step: 1,
+                    segments: 1,
+                    length: filters.len(),
+                    b: weights.wrapping_add(filters.start * self.size + panel.start),
+                    b_segments: START.as_ptr(),
+                    b_step: self.size,
+                    c: io.scratch.ptr::<f32>().wrapping_add(panel.start),
+                    c_rows: std::ptr::null(),
+                    columns: 0,
+                    start: if filters.start == 0 { Start::Zero } else { Start::Sum },
+                    relu: false,
+                };
+                // SAFETY: no task writes an input; scratch belongs to this thread.
+                unsafe { panel.rows(tile, &self.a_rows, &self.c_rows) };
+            }
+        }
+        let at = |pixel: usize| pixel * g.c + channels.start..pixel * g.c + channels.end;
+        for pixel in 0..g.n * g.h * g.w {
+            // SAFETY: these channels belong to this task.
+            unsafe { io.outputs[0].slice_mut::<f32>(at(pixel)) }.fill(0.0);
+        }
+        self.meetings(|pixel, tap, to| {
+            let Some(to) = to else { return };
+            let from = self.c_rows[pixel];
+            // SAFETY: as above; scratch belongs to this thread.
+            let (to, patch) =
+                unsafe { (io.outputs[0].slice_mut::<f32>(at(to)), io.scratch.slice_mut::<f32>(from..from + columns)) };
+            to.iter_mut().zip(patch[tap..].iter().step_by(g.taps())).for_each(|(sum, x)| *sum += x);
+        });
+    }
+
+    /// Adds up the gradients of some filters.
+    fn bias_grad(&self, task: usize, io: &Io<'_>) {
+        let filters = self.rows(task);
+        // SAFETY: no task writes an input; these filters belong to this task.
+        let (dy, db) = unsafe { (io.inputs[1].slice::<f32>(), io.outputs[1].slice_mut(filters.clone())) };
+        column_sums(db, dy, self.g.k, filters);
+    }
+
+    /// Takes the step of some weights.
+    fn update(&self, step: Options, at: usize, gradients: &mut [f32], outputs: &[Buf], io: &Io<'_>) {
+        let part = |buf: &Buf, length: usize| buf.part::<f32>(at, length);
+        let (length, weight, numbers) = (gradients.len(), &io.inputs[2], io.inputs[io.inputs.len() - 1]);
+        let (weight, gradient, to) = (part(weight, length), Buf::over(gradients), part(&outputs[0], length));
+        if step.momentum {
+            let (buffer, kept) = (part(&io.inputs[3], length), part(&outputs[1], length));
+            step.step_of(&[weight, gradient, buffer], &[to, kept], numbers);
+        } else {
+            step.step_of(&[weight, gradient], &[to], numbers);
+        }
+    }
+
+    /// Multiplies windows by the gradients of some filters. The products go to `finish` while they are in the L1 cache:
+    /// runs of neighbouring weights, with where they start.
+    fn weight_grads(&self, task: usize, io: &Io<'_>, step: bool, finish: impl Fn(usize, &mut [f32])) {
+        let (g, filters) = (&self.g, self.rows(task));
+        let rows = filters.len();
+        for first in (0..self.size).step_by(COLUMNS) {
+            let columns = COLUMNS.min(self.size - first);
+            let panels = if columns < COLUMNS { &self.rest } else { &self.panels };
+            for (i, panel) in panels.iter().enumerate() {
+                // What a step needs comes in short runs, far apart: no prefetcher of the machine sees them coming.
+                for operand in if step { &io.inputs[2..io.inputs.len() - 1] } else { &[] } {
+                    let next = operand.ptr::<f32>().wrapping_add(filters.start * self.size + first + COLUMNS);
+                    for filter in share(rows, panels.len(), i) {
+                        prefetch(next.wrapping_add(filter * self.size), COLUMNS);
+                    }
+                }
+                let tile = Tile {
+                    a: io.inputs[1].ptr::<f32>().wrapping_add(filters.start),
+                    a_rows: std::ptr::null(),
+                    a_segments: START.as_ptr(),
+                    a_step: g.k,
+                    segments: 1,
+                    length: self.pixels,
+                    b: io.workspace.ptr::<f32>().wrapping_add(first + panel.start),
+                    b_segments: START.as_ptr(),
+                    b_step: self.window(),
+                    c: io.scratch.ptr::<f32>().wrapping_add(panel.start),
+                    c_rows: std::ptr::null(),
+                    columns: 0,
+                    start: Start::Zero,
+                    relu: false,
+                };
+                // SAFETY: nobody writes gradients or windows during this phase; scratch belongs to this thread.
+                unsafe { panel.rows(tile, &self.a_rows[..rows], &self.c_rows[..rows]) };
+            }
+            for (i, filter) in filters.clone().enumerate() {
+                // SAFETY: as above.
+                let products = unsafe { io.scratch.slice_mut(i * COLUMNS..i * COLUMNS + columns) };
+                finish(filter * self.size + first, products);
+            }
+        }
+    }
+}
+
+impl Kernel for Few {
+    fn phases(&self) -> Vec<usize> {
+        match self.pass {
+            Pass::InputGrad => vec![0, self.channel_tasks()],
+            _ => vec![self.channel_tasks(), self.filter_tasks()],
+        }
+    }
+
+    fn workspace(&self) -> usize {
+        let floats = match self.pass {
+            Pass::Forward { .. } => self.size * self.pixels,
+            Pass::InputGrad => 0,
+            Pass::WeightGrad { .. } => self.pixels * self.window(),
+        };
+        floats * size_of::<f32>()
+    }
+
+    fn scratch(&self) -> usize {
+        let floats = match self.pass {
+            Pass::Forward { .. } => self.a_rows.len() * self.pixels,
+            Pass::InputGrad => self.pixels * CHANNELS * self.g.taps(),
+            Pass::WeightGrad { .. } => self.a_rows.len() * COLUMNS,
+        };
+        floats * size_of::<f32>()
+    }
+
+    fn run(&self, phase: usize, task: usize, io: &Io<'_>) {
+        match (self.pass, phase) {
+            (Pass::Forward { .. }, 0) => self.windows(task, (1, self.pixels), io),
+            (Pass::Forward { bias, activation }, _) => self.filters(task, bias, activation, io),
+            (Pass::InputGrad, _) => self.patches(task, io),
+            (Pass::WeightGrad { .. }, 0) => self.windows(task, (self.window(), 1), io),
+            (Pass::WeightGrad { with_bias, step }, _) => {
+                if with_bias {
+                    self.bias_grad(task, io);
+                }
+                let stream = Stream::new();
+                self.weight_grads(task, io, step.is_some(), |at, gradients| {
+                    // SAFETY: these filters belong to this task.
+                    stream.copy(unsafe { io.outputs[0].slice_mut(at..at + gradients.len()) }, gradients);
+                    if let Some(step) = step {
+                        self.update(step, at, gradients, &io.outputs[1 + usize::from(with_bias)..], io);
+                    }
+                });
+            }
+        }
+    }
+
+    fn flops(&self) -> u64 {
+        self.g.flops()
+    }
+}
