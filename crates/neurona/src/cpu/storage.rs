@@ -18,19 +18,14 @@ const ALIGN: usize = 64;
 /// neighbours can share a large one.
 #[cfg(target_os = "linux")]
 fn in_large_pages(block: NonNull<u8>, bytes: usize) {
-    use std::ffi::{c_int, c_void};
-    unsafe extern "C" {
-        fn madvise(address: *mut c_void, bytes: usize, advice: c_int) -> c_int;
-    }
     const LARGE: usize = 512 << 10;
     const PAGE: usize = 4 << 10;
-    const USE_LARGE: c_int = 14;
     if bytes >= LARGE {
         let before = block.addr().get() % PAGE;
         let bytes = (before + bytes).next_multiple_of(PAGE);
         // SAFETY: nothing is read or written. A system that has no such pages, or whose small ones are larger, answers
         // with an error, and nothing changes.
-        unsafe { madvise(block.as_ptr().wrapping_sub(before).cast(), bytes, USE_LARGE) };
+        unsafe { libc::madvise(block.as_ptr().wrapping_sub(before).cast(), bytes, libc::MADV_HUGEPAGE) };
     }
 }
 

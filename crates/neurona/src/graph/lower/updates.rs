@@ -81,10 +81,12 @@ fn find(ir: &Ir) -> BTreeMap<usize, Join> {
             let operands: SmallVec<[Value; 4]> = std::iter::once(&weight).chain(state).copied().collect();
             let readers = || users[weight.node].iter().copied().filter(|&user| user != index);
             let after = readers().max().unwrap_or(0).max(gradient.node);
+            // A gradient moves behind the readers of its weight, which must not move themselves.
+            let moves = |user: usize| matches!(ir.nodes[user].kind, Kind::Op(Op::Conv2dWeightGrad(_)));
             // Whoever else needs the gradient may be waiting for it where it stands.
             let alone = gradient.out == 0 && users[gradient.node].iter().all(|&user| user == index);
             let fits = op.fits(ir.meta(ir.nodes[gradient.node].inputs[0]), ir.meta(weight));
-            if fits && alone && after < index && operands.iter().all(leaf) {
+            if fits && alone && after < index && !readers().any(moves) && operands.iter().all(leaf) {
                 joins.insert(gradient.node, Join { op, operands, step: index, parameter, after });
             }
         }

@@ -115,6 +115,11 @@ pub(super) fn forward(g: Geometry, bias: bool, scaled: bool, activation: Activat
     }
 }
 
+/// Whether that kernel can measure what it gives, for batch normalisation.
+pub(crate) fn measures(g: Geometry) -> bool {
+    Few::new(g, Pass::Forward { bias: false, activation: Activation::None }).is_none()
+}
+
 /// The fastest kernel of its gradient for the input; see [`InputGrad`].
 pub(super) fn input_grad(g: Geometry) -> Box<dyn Kernel> {
     match Few::new(g, Pass::InputGrad) {

@@ -175,10 +175,7 @@ impl Operation for Conv2d {
         let bias = inputs.len() > 2;
         Ok(match inputs[0].meta.dtype {
             DType::F64 => Box::new(reference::ForwardReference::<f64>::new(g, bias, self.activation)),
-            _ => {
-                let kernel = cpu::Forward::new(g, bias, self.scaled, self.activation);
-                Box::new(if self.statistics { kernel.measuring() } else { kernel })
-            }
+            _ if self.statistics => Box::new(cpu::Forward::new(g, bias, self.scaled, self.activation).measuring()),
             _ => cpu::forward(g, bias, self.scaled, self.activation),
         })
     }
