@@ -190,7 +190,8 @@ def main():
                 time.sleep(0.02)
         (forward, both), (torch_forward, torch_both) = best
         rows.append((torch_both / both, torch_forward / forward, name, forward, torch_forward, both, torch_both))
-        print(f"{name}: {rows[-1][0]:.2f} {rows[-1][1]:.2f}", file=sys.stderr, flush=True)
+        shown = " ".join(f"{t * 1e3:.3f}" for t in rows[-1][3:])
+        print(f"{name}: forward {rows[-1][1]:.2f}, with gradients {rows[-1][0]:.2f}; ms {shown}", file=sys.stderr, flush=True)
     print(f"\nPyTorch {torch.__version__}, its faster layout; milliseconds\n")
     print("| work | forward: Neurona | PyTorch | ratio | with gradients: Neurona | PyTorch | ratio |\n|---|---:|---:|---:|---:|---:|---:|")
     for ratio, forward_ratio, name, *times in sorted(rows):

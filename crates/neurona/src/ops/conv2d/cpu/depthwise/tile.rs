@@ -79,6 +79,7 @@ unsafe fn load<V: Vector, const PART: bool>(p: *const f32, rest: usize) -> V {
 /// Adds the products of a row of `S` filter values, each one pixel further than the one before: every pixel under them is
 /// loaded once, which counts most where registers of channels lie across two lines of the cache.
 #[inline(always)]
+#[allow(clippy::needless_range_loop)] // `j` is a register of every pixel.
 unsafe fn slide<V: Vector, const P: usize, const N: usize, const S: usize, const PART: bool>(
     sum: &mut [[V; N]; P],
     t: &Stretch<'_>,
