@@ -9,7 +9,7 @@
 //! `mlp IMAGES WIDTHS…`. Prints the seconds of a convolution's forward pass and of its three passes, or of a network's
 //! inference and of its training step.
 
-use neurona::conv2d_kernels::{Forward as Convolution, Geometry, InputGrad, WeightGrad};
+use neurona::conv2d_kernels::{Geometry, forward, input_grad, weight_grad};
 use neurona::cpu::gemm::Activation;
 use neurona::cpu::kernel::{Buf, Io, Kernel};
 use neurona::cpu::team::Team;
@@ -98,16 +98,16 @@ fn convolution(numbers: &[usize], threads: usize, seconds: f64) -> Outcome<[f64;
     let [x, weight, bias, y, dy, dx, dw, db] = memory.each_mut().map(buffer);
     let mut time =
         |kernel: &dyn Kernel, inputs: &[Buf], outputs: &[Buf]| pass(&mut team, kernel, inputs, outputs, seconds);
-    let forward = time(&Convolution::new(g, true, false, Activation::None), &[x, weight, bias], &[y])?;
-    let by_input = time(&InputGrad::new(g), &[dy, weight], &[dx])?;
-    let by_weight = time(&WeightGrad::new(g, true), &[x, dy], &[dw, db])?;
-    Ok([forward, forward + by_input + by_weight])
+    let by_output = time(&*forward(g, true, false, Activation::None), &[x, weight, bias], &[y])?;
+    let by_input = time(&*input_grad(g), &[dy, weight], &[dx])?;
+    let by_weight = time(&*weight_grad(g, true), &[x, dy], &[dw, db])?;
+    Ok([by_output, by_output + by_input + by_weight])
 }
 
 /// A line of the cache: where plans lay their buffers.
 #[derive(Clone, Copy)]
 #[repr(align(64))]
-struct Line([f32; 16]);
+struct Line(#[allow(dead_code, reason = "kernels read it through pointers")] [f32; 16]);
 
 /// So many numbers, and what fills the last line.
 fn values(count: usize) -> Vec<Line> {

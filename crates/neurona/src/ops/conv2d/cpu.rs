@@ -107,7 +107,7 @@ impl Geometry {
 }
 
 /// The fastest kernel of a convolution; see [`Forward`].
-pub(super) fn forward(g: Geometry, bias: bool, scaled: bool, activation: Activation) -> Box<dyn Kernel> {
+pub fn forward(g: Geometry, bias: bool, scaled: bool, activation: Activation) -> Box<dyn Kernel> {
     // Filters with a scale are those of inference, where packed ones are good for many runs.
     match Few::new(g, Pass::Forward { bias, activation }).filter(|_| !scaled) {
         Some(few) => Box::new(few),
@@ -121,7 +121,7 @@ pub(crate) fn measures(g: Geometry) -> bool {
 }
 
 /// The fastest kernel of its gradient for the input; see [`InputGrad`].
-pub(super) fn input_grad(g: Geometry) -> Box<dyn Kernel> {
+pub fn input_grad(g: Geometry) -> Box<dyn Kernel> {
     match Few::new(g, Pass::InputGrad) {
         Some(few) => Box::new(few),
         None => Box::new(InputGrad::new(g)),
@@ -129,7 +129,7 @@ pub(super) fn input_grad(g: Geometry) -> Box<dyn Kernel> {
 }
 
 /// The fastest kernel of its gradient for the weights; see [`WeightGrad`].
-pub(super) fn weight_grad(g: Geometry, with_bias: bool) -> Box<dyn Kernel> {
+pub fn weight_grad(g: Geometry, with_bias: bool) -> Box<dyn Kernel> {
     match Few::new(g, Pass::WeightGrad { with_bias, step: None }) {
         Some(few) => Box::new(few),
         None => Box::new(WeightGrad::new(g, with_bias)),
