@@ -22,11 +22,9 @@ impl Stream {
             to[..head].copy_from_slice(&from[..head]);
             to[head + lines..].copy_from_slice(&from[head + lines..]);
             let (to, from) = (&mut to[head..head + lines], &from[head..head + lines]);
+            let copy = if isa() == Isa::Avx512 { lines_avx512 } else { lines_avx2 };
             // SAFETY: whole lines of both slices, `to` aligned to them; `isa` has found the instructions.
-            match isa() {
-                Isa::Avx512 => unsafe { lines_avx512(to.as_mut_ptr(), from.as_ptr(), lines) },
-                _ => unsafe { lines_avx2(to.as_mut_ptr(), from.as_ptr(), lines) },
-            }
+            unsafe { copy(to.as_mut_ptr(), from.as_ptr(), lines) };
             return;
         }
         to.copy_from_slice(from);
