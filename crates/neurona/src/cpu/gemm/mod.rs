@@ -2,11 +2,7 @@
 //! activation in the same pass.
 //!
 //! Three ways, chosen by shape: dot products along contiguous rows when few rows meet a
-//! transposed right operand (a linear layer with a small batch in training: the weights are read
-//! once and never copied); tiles straight from the right operand when it is not transposed and there are
-//! few rows; tiles from packed panels otherwise. The left operand is never packed: its values
-//! are broadcast one at a time, so its layout costs little.
-//! transposed right operand (a linear layer with a small batch: the weights are read once and
+//! transposed right operand (a linear layer with a small batch in training: the weights are read once and
 //! never copied); tiles straight from the right operand when it is not transposed and there are
 //! few rows; tiles from packed panels otherwise. The left operand's values are broadcast one at a
 //! time, so its layout costs little, and it is packed only where its rows would push each other
@@ -71,6 +67,9 @@ const CACHED: usize = 4 << 20;
 /// A right operand of more floats than this does not stay in the L2 cache: read where it lies, it comes in as rows.
 const LARGE: usize = 1 << 18;
 
+/// Bands of rows that a result has at least when its rows are shared out: for so many threads one each.
+const BANDS: usize = 16;
+
 /// How a product is computed.
 enum Way {
     Dot,
@@ -93,6 +92,8 @@ pub struct MatMul {
     way: Way,
     /// Blocks of rows and of columns (or panels) of one matrix: one task each.
     grid: (usize, usize),
+    /// Neighbouring tasks share rows and not columns.
+    by_rows: bool,
     panels: Vec<Panel>,
     /// Where each row of `a` and of the result starts.
     a_rows: Vec<usize>,
@@ -151,6 +152,11 @@ impl MatMul {
         let dots = dots();
         let tallest = panels.first().map_or(1, |p| p.width.rows());
         let packed = lasts && (m > dots.len() || n * k <= CACHED);
+        // The larger of the right operand and the result stays with its thread. A large right operand, layers' weights,
+        // does as columns, which mostly a thread has packed itself; a large result, weights' gradients, as rows: whoever
+        // comes next reads it in the order of its elements.
+        let by_rows = k < m;
+        let least = if by_rows { BANDS } else { 1 };
         let (way, grid) = if b.col != 1 && a.col == 1 && m <= 8 * dots.len() && !packed {
             (Way::Dot, (1, tasks.min(n.div_ceil(4)).max(1)))
         } else {
@@ -168,24 +174,23 @@ impl MatMul {
                     }
                     blocks = panels.len().div_ceil(8).max(panels.len().min(4));
                 }
-                (Way::Straight(depth), grid(tasks, m, n, rows, blocks))
+                (Way::Straight(depth), grid(tasks, m, n, rows, blocks, least))
             } else {
                 let packing = Packing::new(tallest, batch, m, n, k, a, b, lasts);
-                (Way::Packed(packing), grid(tasks, m, n, rows, panels.len()))
+                (Way::Packed(packing), grid(tasks, m, n, rows, panels.len(), least))
             }
         };
         let a_row = if let Way::Packed(packing) = &way { packing.left_row() } else { a.row };
         let a_rows = (0..m).map(|i| i * a_row).collect();
         let c_rows = (0..m).map(|i| i * n).collect();
-        MatMul { batch, m, n, k, a, b, bias, activation, way, grid, panels, a_rows, c_rows }
+        MatMul { batch, m, n, k, a, b, bias, activation, way, grid, by_rows, panels, a_rows, c_rows }
     }
 
     fn tiles(&self, task: usize, io: &Io<'_>) {
         let (rows, columns) = self.grid;
         let (matrix, block) = (task / (rows * columns), task % (rows * columns));
-        // Neighbouring tasks share columns: what a thread reads again and again is then its own part of the right
-        // operand, which mostly it has packed itself.
-        let (row, column) = (block % rows, block / rows);
+        let (row, column) =
+            if self.by_rows { (block / columns, block % columns) } else { (block % rows, block / rows) };
         let rows = share(self.m, rows, row);
         let panels = &self.panels[share(self.panels.len(), columns, column)];
         let depth = if let Way::Straight(depth) = self.way { depth } else { DEPTH };
@@ -285,11 +290,13 @@ pub(crate) fn task_count(flops: usize) -> usize {
     (flops / 60_000).clamp(1, 64)
 }
 
-/// Cuts `m × n` into at least `tasks` blocks, as square as can be: a block's operands are read once.
-fn grid(tasks: usize, m: usize, n: usize, most_rows: usize, most_columns: usize) -> (usize, usize) {
+/// Cuts `m × n` into at least `tasks` blocks, as square as can be: a block's operands are read once. As far as that goes,
+/// `least_rows` blocks lie one below the other.
+fn grid(tasks: usize, m: usize, n: usize, most_rows: usize, most_columns: usize, least_rows: usize) -> (usize, usize) {
     let tasks = tasks.min(most_rows * most_columns).max(1);
     let columns = |rows: usize| tasks.div_ceil(rows).min(most_columns.max(1));
-    (1..=most_rows.clamp(1, tasks))
+    let most_rows = most_rows.clamp(1, tasks);
+    (least_rows.min(most_rows)..=most_rows)
         .map(|rows| (rows, columns(rows)))
         .filter(|(rows, columns)| rows * columns >= tasks)
         .min_by_key(|(rows, columns)| m.div_ceil(*rows) + n.div_ceil(*columns))

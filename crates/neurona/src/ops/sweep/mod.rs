@@ -1,68 +1,70 @@
 //! One pass over all parameters of a model, shared by the optimizers' kernels.
 //!
-//! Tasks are cut over the concatenation of all parameters, so that many small ones cost no more
-//! than one large one.
+//! Every task has its share of every large parameter, from the first elements to the last, as the kernels that use a
+//! parameter and those that make its gradient have theirs: a thread then finds both in its own cache. Where they lie in
+//! another core's, an update takes several times as long.
 
 pub(crate) mod cuda;
 
 use std::ops::Range;
 
-use crate::cpu::kernel::{Buf, Io, share};
+use crate::cpu::kernel::{Buf, Io};
 use crate::cpu::math::Real;
 use crate::graph::ir::Operand;
 use crate::graph::node::Metas;
 use crate::tensor::{DType, Meta};
 use crate::{Error, Result};
 
-/// Elements of one task, about.
+/// Elements of one task, at most about.
 const PIECE: usize = 32 * 1024;
+/// Tasks, when one is not enough, come in multiples of so many: threads' parts of the tasks are then parts of the
+/// parameters.
+const TASKS: usize = 16;
+/// Parameters of fewer elements are not cut: products with them are a single task, too.
+const SMALL: usize = 16 * 1024;
+/// Others are cut at multiples of this.
+const GRAIN: usize = 1024;
 
 /// Elements handled together: they pass through registers, because the compiler cannot vectorise a
 /// loop whose input and output may be the same memory.
 const LANES: usize = 32;
 
-/// Where each parameter starts in the concatenation of all; the last is the total.
+/// How all parameters are cut into tasks.
 pub(crate) struct Sweep {
-    starts: Vec<usize>,
+    /// The parameters that a task has a part of, with the range of its elements.
+    tasks: Vec<Vec<(usize, Range<usize>)>>,
+    total: usize,
 }
 
 impl Sweep {
     pub(crate) fn new(sizes: &[usize]) -> Self {
-        let mut starts = vec![0];
-        for size in sizes {
-            starts.push(starts[starts.len() - 1] + size);
-        }
-        Sweep { starts }
+        let total = sizes.iter().sum::<usize>();
+        let count = if total > PIECE { total.div_ceil(PIECE).next_multiple_of(TASKS) } else { 1 };
+        let cut = |size: usize, task: usize| match size {
+            0..SMALL => size * task.min(1),
+            _ => (size * task / count).next_multiple_of(GRAIN).min(size),
+        };
+        let piece = |task: usize| {
+            let parts = sizes.iter().map(|&size| cut(size, task)..cut(size, task + 1));
+            parts.enumerate().filter(|(_, part)| !part.is_empty()).collect()
+        };
+        Sweep { tasks: (0..count).map(piece).collect(), total }
     }
 
     /// Elements of all parameters.
     pub(crate) fn total(&self) -> usize {
-        self.starts[self.starts.len() - 1]
-    }
-
-    /// The number of parameters.
-    pub(crate) fn parameters(&self) -> usize {
-        self.starts.len() - 1
+        self.total
     }
 
     pub(crate) fn tasks(&self) -> usize {
-        self.total().div_ceil(PIECE).max(1)
+        self.tasks.len()
     }
 
     /// Hands each parameter in the task's piece to `each`, with the range of its elements.
     #[inline(always)]
     pub(crate) fn pieces(&self, task: usize, mut each: impl FnMut(usize, Range<usize>)) {
-        let piece = share(self.total(), self.tasks(), task);
-        let first = self.starts.partition_point(|&start| start <= piece.start);
-        for i in first - 1..self.parameters() {
-            let (start, end) = (self.starts[i], self.starts[i + 1]);
-            if start >= piece.end {
-                break;
-            }
-            let part = piece.start.max(start)..piece.end.min(end);
-            if !part.is_empty() {
-                each(i, part.start - start..part.end - start);
-            }
+        for (i, range) in &self.tasks[task] {
+            each(*i, range.clone());
         }
     }
 }

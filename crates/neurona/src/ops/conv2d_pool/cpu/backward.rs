@@ -365,8 +365,9 @@ impl Kernel for Backward {
         match (phase, task) {
             (0, task) if task < self.parts * self.blocks => self.weigh(task, io),
             (0, _) => self.pack(io),
-            (_, task) if task < self.spreads => self.spread(task, io),
-            _ => self.finish(task - self.spreads, io),
+            // Sums first, the shorter ones: a thread's tasks are the next ones in order, and the first has one more.
+            (_, task) if task < self.finishes => self.finish(task, io),
+            _ => self.spread(task - self.finishes, io),
         }
     }
 
