@@ -18,7 +18,7 @@ mod tests;
 
 use super::ir::{Ir, IrNode, Kind, Value};
 use crate::Result;
-use crate::ops::{Op, Run, batch_norm::Mask, cast::Cast};
+use crate::ops::{Op, Run, batch_norm::Mask, cast::Cast, matmul::MatMul};
 use crate::tensor::{DType, Device};
 use smallvec::{SmallVec, smallvec};
 use std::collections::{HashMap, HashSet};
@@ -39,7 +39,7 @@ pub(crate) fn lower(ir: Ir, fuse: bool, device: Device, mixed: Option<DType>) ->
     } else {
         ir
     };
-    let ir = if gpu { fuse_relu_grad(ir)? } else { ir };
+    let ir = if fuse { fuse_relu_grad(ir, device)? } else { ir };
     let ir = layout::choose(ir)?;
     let ir = if gpu { layout::join_casts(ir)? } else { ir };
     let ir = elementwise::group(ir, fuse)?;
@@ -149,15 +149,18 @@ fn fuse_relu(ir: Ir, device: Device) -> Result<Ir> {
     })
 }
 
-/// A matrix product on a GPU takes the mask of a relu's gradient along while its result is in registers.
-fn fuse_relu_grad(ir: Ir) -> Result<Ir> {
+/// A matrix product takes the mask of a relu's gradient along while its result is in registers, or in the first cache.
+fn fuse_relu_grad(ir: Ir, device: Device) -> Result<Ir> {
     let uses = ir.uses();
+    // On CPU cores a few rows by a transposed matrix go a way of their own, which has no mask; nor has f64.
+    let masks =
+        |product: &MatMul, y: Value| device != Device::Cpu || !product.transpose_b && ir.meta(y).dtype == DType::F32;
     let fused: Vec<Option<Op>> = (ir.nodes.iter())
         .map(|node| {
             let Kind::Op(Op::ReluGrad(_)) = &node.kind else { return None };
             let (dy, y) = (node.inputs[0], node.inputs[1]);
             let Kind::Op(Op::MatMul(product)) = &ir.nodes[dy.node].kind else { return None };
-            let fits = uses.get(&dy) == Some(&1) && ir.meta(dy) == ir.meta(y);
+            let fits = uses.get(&dy) == Some(&1) && ir.meta(dy) == ir.meta(y) && masks(product, y);
             product.with_mask(ir.nodes[dy.node].inputs.len()).filter(|_| fits)
         })
         .collect();

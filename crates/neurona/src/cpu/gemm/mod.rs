@@ -1,10 +1,11 @@
 //! Matrix products on CPU cores: `C = A·B`, each operand plain or transposed, with bias and
 //! activation in the same pass.
 //!
-//! Three ways, chosen by shape: dot products along contiguous rows when few rows meet a
+//! Four ways, chosen by shape: dot products along contiguous rows when few rows meet a
 //! transposed right operand (a linear layer with a small batch in training: the weights are read once and
 //! never copied); tiles straight from the right operand when it is not transposed and there are
-//! few rows; tiles from packed panels otherwise. The left operand's values are broadcast one at a
+//! few rows, for very few rows in parts of the reduction that are added up afterwards; tiles from packed panels
+//! otherwise. The left operand's values are broadcast one at a
 //! time, so its layout costs little, and it is packed only where its rows would push each other
 //! out of the L1 cache.
 
@@ -19,6 +20,8 @@ pub(crate) mod vector;
 pub use reference::MatMulReference;
 
 use crate::cpu::kernel::{Io, Kernel, Prepared, share};
+use crate::cpu::simd::vectorized;
+use crate::cpu::tasks::pieces;
 use micro::{Dot, Start, Tile, dots};
 use num_traits::Float;
 use packing::{Packing, crowded};
@@ -70,9 +73,14 @@ const LARGE: usize = 1 << 18;
 /// Bands of rows that a result has at least when its rows are shared out: for so many threads one each.
 const BANDS: usize = 16;
 
+/// Rows that are few beside the right operand: parts of its sums are small beside it.
+const THIN: usize = 8;
+
 /// How a product is computed.
 enum Way {
     Dot,
+    /// In so many parts of the reduction, each straight, which are then added up.
+    Parts(usize),
     /// So many steps of the reduction at a time.
     Straight(usize),
     Packed(Packing),
@@ -88,6 +96,7 @@ pub struct MatMul {
     a: MatLayout,
     b: MatLayout,
     bias: bool,
+    masked: bool,
     activation: Activation,
     way: Way,
     /// Blocks of rows and of columns (or panels) of one matrix: one task each.
@@ -132,10 +141,11 @@ impl MatMul {
         bias: bool,
         activation: Activation,
     ) -> Self {
-        Self::of(batch, m, n, k, a, b, bias, activation, false)
+        Self::of(batch, m, n, k, a, b, bias, activation, false, false)
     }
 
-    /// The same. Packing costs nothing when the right operand `lasts` from run to run.
+    /// The same. Packing costs nothing when the right operand `lasts` from run to run. When it is `masked`, the third input
+    /// is no bias but a matrix of the result's size: where that is not above zero, the result becomes zero.
     pub(crate) fn of(
         batch: usize,
         m: usize,
@@ -146,6 +156,7 @@ impl MatMul {
         bias: bool,
         activation: Activation,
         lasts: bool,
+        masked: bool,
     ) -> Self {
         let panels = panels(n);
         let tasks = task_count(2 * batch * m * n * k).div_ceil(batch.max(1));
@@ -157,7 +168,13 @@ impl MatMul {
         // comes next reads it in the order of its elements.
         let by_rows = k < m;
         let least = if by_rows { BANDS } else { 1 };
-        let (way, grid) = if b.col != 1 && a.col == 1 && m <= 8 * dots.len() && !packed {
+        // A thread has the same rows of the weights as in a layer's forward product and its update: whole ones. Read by
+        // columns, each half of them would come from another core's cache, and go back when it is next written.
+        let parts = tasks.min(BANDS).min(k / (2 * m.max(1)));
+        let thin = batch == 1 && m <= THIN && k * n < LARGE && !bias && activation == Activation::None && !lasts;
+        let (way, grid) = if b.col == 1 && thin && parts > 1 {
+            (Way::Parts(parts), (1, parts))
+        } else if b.col != 1 && a.col == 1 && m <= 8 * dots.len() && !packed && !masked {
             (Way::Dot, (1, tasks.min(n.div_ceil(4)).max(1)))
         } else {
             let rows = m.div_ceil(tallest);
@@ -183,7 +200,7 @@ impl MatMul {
         let a_row = if let Way::Packed(packing) = &way { packing.left_row() } else { a.row };
         let a_rows = (0..m).map(|i| i * a_row).collect();
         let c_rows = (0..m).map(|i| i * n).collect();
-        MatMul { batch, m, n, k, a, b, bias, activation, way, grid, by_rows, panels, a_rows, c_rows }
+        MatMul { batch, m, n, k, a, b, bias, masked, activation, way, grid, by_rows, panels, a_rows, c_rows }
     }
 
     fn tiles(&self, task: usize, io: &Io<'_>) {
@@ -202,14 +219,76 @@ impl MatMul {
                 let part = share(rows.len(), chunks, chunk);
                 let part = rows.start + part.start..rows.start + part.end;
                 for panel in panels {
-                    self.tile(matrix, panel, part.clone(), steps.clone(), io);
+                    let to = io.outputs[0].ptr::<f32>().wrapping_add(matrix * self.m * self.n);
+                    self.tile(matrix, panel, part.clone(), steps.clone(), steps.start == 0, to, io);
+                    if self.masked && steps.end == self.k {
+                        self.mask(matrix, panel, part.clone(), io);
+                    }
                 }
             }
         }
     }
 
-    /// These steps of the sums of these rows and of a panel's columns.
-    fn tile(&self, matrix: usize, panel: &Panel, rows: Range<usize>, steps: Range<usize>, io: &Io<'_>) {
+    /// Masks what has just been computed, while it is in the first cache.
+    fn mask(&self, matrix: usize, panel: &Panel, rows: Range<usize>, io: &Io<'_>) {
+        vectorized(
+            #[inline(always)]
+            || {
+                for row in rows {
+                    let at = (matrix * self.m + row) * self.n + panel.start;
+                    mask(at..at + panel.columns, io);
+                }
+            },
+        );
+    }
+
+    /// A part of the reduction, for all rows and columns, in the workspace.
+    fn part(&self, parts: usize, part: usize, io: &Io<'_>) {
+        let steps = share(self.k, parts, part);
+        let to = io.workspace.ptr::<f32>().wrapping_add(part * self.m * self.n);
+        for panel in &self.panels {
+            self.tile(0, panel, 0..self.m, steps.clone(), true, to, io);
+        }
+    }
+
+    /// Adds the parts of some elements up, in the order of the reduction.
+    fn join(&self, parts: usize, task: usize, io: &Io<'_>) {
+        let size = self.m * self.n;
+        let own = share(size, self.joins(parts), task);
+        // SAFETY: parts were written in the earlier phase; these elements of the result belong to this task.
+        let (sums, out) = unsafe { (io.workspace.slice::<f32>(), io.outputs[0].slice_mut::<f32>(own.clone())) };
+        vectorized(
+            #[inline(always)]
+            || {
+                out.copy_from_slice(&sums[own.clone()]);
+                for part in 1..parts {
+                    let more = &sums[part * size..][own.clone()];
+                    out.iter_mut().zip(more).for_each(|(sum, more)| *sum += more);
+                }
+                if self.masked {
+                    mask(own.clone(), io);
+                }
+            },
+        );
+    }
+
+    /// Tasks that add parts up.
+    fn joins(&self, parts: usize) -> usize {
+        pieces(parts * self.m * self.n)
+    }
+
+    /// These steps of the sums of these rows and of a panel's columns, from the beginning or added to what is there, in a
+    /// matrix that starts at `to`.
+    fn tile(
+        &self,
+        matrix: usize,
+        panel: &Panel,
+        rows: Range<usize>,
+        steps: Range<usize>,
+        fresh: bool,
+        to: *mut f32,
+        io: &Io<'_>,
+    ) {
         let packing = if let Way::Packed(packing) = &self.way { Some(packing) } else { None };
         let (b, b_step) = match packing {
             Some(packing) => (packing.right(io, matrix, panel, steps.start), panel.width.columns),
@@ -218,9 +297,9 @@ impl MatMul {
                 (io.inputs[1].ptr::<f32>().wrapping_add(at), self.b.row)
             }
         };
-        let start = match (steps.start, self.bias) {
-            (0, true) => Start::Bias(io.inputs[2].ptr::<f32>().wrapping_add(panel.start)),
-            (0, false) => Start::Zero,
+        let start = match (fresh, self.bias) {
+            (true, true) => Start::Bias(io.inputs[2].ptr::<f32>().wrapping_add(panel.start)),
+            (true, false) => Start::Zero,
             _ => Start::Sum,
         };
         let a = packing.and_then(|packing| packing.left(io, matrix, steps.start)).unwrap_or_else(|| {
@@ -236,7 +315,7 @@ impl MatMul {
             b,
             b_segments: &0,
             b_step,
-            c: io.outputs[0].ptr::<f32>().wrapping_add(matrix * self.m * self.n + panel.start),
+            c: to.wrapping_add(panel.start),
             c_rows: std::ptr::null(),
             columns: 0,
             start,
@@ -285,6 +364,16 @@ impl MatMul {
     }
 }
 
+/// Masks elements of the result that belong to the running task.
+#[inline(always)]
+fn mask(own: Range<usize>, io: &Io<'_>) {
+    // SAFETY: nobody writes an input; these elements belong to this task.
+    let (mask, out) = unsafe { (&io.inputs[2].slice::<f32>()[own.clone()], io.outputs[0].slice_mut::<f32>(own)) };
+    for (value, mask) in out.iter_mut().zip(mask) {
+        *value = if *mask > 0.0 { *value } else { 0.0 };
+    }
+}
+
 /// Tasks for so much arithmetic: enough for many threads, none too small to be worth a hand-over.
 pub(crate) fn task_count(flops: usize) -> usize {
     (flops / 60_000).clamp(1, 64)
@@ -312,12 +401,17 @@ impl Kernel for MatMul {
                 phases.push(tasks);
                 phases
             }
+            Way::Parts(parts) if tasks > 0 => vec![*parts, self.joins(*parts)],
             _ => vec![tasks],
         }
     }
 
     fn workspace(&self) -> usize {
-        if let Way::Packed(packing) = &self.way { packing.bytes() } else { 0 }
+        match &self.way {
+            Way::Packed(packing) => packing.bytes(),
+            Way::Parts(parts) => parts * self.m * self.n * size_of::<f32>(),
+            _ => 0,
+        }
     }
 
     fn prepared(&self) -> Option<Prepared> {
@@ -327,6 +421,8 @@ impl Kernel for MatMul {
     fn run(&self, phase: usize, task: usize, io: &Io<'_>) {
         match &self.way {
             Way::Dot => self.dots(task, io),
+            Way::Parts(parts) if phase == 0 => self.part(*parts, task, io),
+            Way::Parts(parts) => self.join(*parts, task, io),
             Way::Packed(packing) if phase < packing.phases() => packing.run(phase, task, io),
             Way::Straight(_) | Way::Packed(_) => self.tiles(task, io),
         }

@@ -151,3 +151,39 @@ fn relu_keeps_nan() {
     let result = run(&product, &mut [vec![f32::NAN], vec![1.0]], &[1], false);
     assert!(result[0][0].is_nan());
 }
+
+/// An operand of so many columns, by rows.
+fn plain_layout(columns: usize) -> MatLayout {
+    MatLayout { row: columns, col: 1, batch: 0 }
+}
+
+#[test]
+fn few_rows_are_summed_in_parts() {
+    for (m, n, k) in [(4, 400, 120), (8, 400, 120), (1, 1000, 200), (3, 129, 500), (2, 5, 50_000)] {
+        let product = MatMul::new(1, m, n, k, plain_layout(k), plain_layout(n), false, Activation::None);
+        assert!(matches!(product.way, Way::Parts(_)), "{m}x{n}x{k}");
+        for way in 0..2 {
+            check(1, m, n, k, way, false);
+        }
+    }
+}
+
+#[test]
+fn a_mask_lets_through_where_it_is_above_zero() {
+    for (m, n, k) in [(1, 1, 1), (4, 400, 120), (4, 120, 84), (32, 70, 600), (130, 65, 90), (3, 0, 4)] {
+        let size = m * n;
+        let mut inputs = vec![noise(m * k, 1), noise(k * n, 2), noise(size, 3)];
+        if let Some(first) = inputs[2].first_mut() {
+            *first = f32::NAN;
+        }
+        let of = |masked: bool| {
+            let (a, b) = (plain_layout(k), plain_layout(n));
+            MatMul::of(1, m, n, k, a, b, false, Activation::None, false, masked)
+        };
+        let masked = run(&of(true), &mut inputs, &[size], true).remove(0);
+        let plain = run(&of(false), &mut inputs, &[size], false).remove(0);
+        let expected: Vec<f32> =
+            plain.iter().zip(&inputs[2]).map(|(x, mask)| if *mask > 0.0 { *x } else { 0.0 }).collect();
+        assert_eq!(masked, expected, "{m}x{n}x{k}");
+    }
+}

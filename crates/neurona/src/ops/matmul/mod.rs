@@ -24,7 +24,7 @@ pub(crate) struct MatMul {
     pub activation: Activation,
     /// Set by the lowering pass: f32 results from 16-bit operands.
     pub wide: bool,
-    /// Set by the lowering pass, for GPUs: the third operand is no bias but a relu's result, of the product's shape and
+    /// Set by the lowering pass: the third operand is no bias but a relu's result, of the product's shape and
     /// type. Where it is not above zero the product becomes zero: the gradient by what relu was applied to.
     pub masked: bool,
 }
@@ -141,12 +141,12 @@ impl Operation for MatMul {
             }
         };
         let (la, lb) = (layout(a, self.transpose_a), layout(b, self.transpose_b));
-        let bias = inputs.len() > 2;
+        let bias = self.bias(inputs).is_some();
         Ok(match a.dtype {
             DType::F64 => Box::new(MatMulReference::<f64>::new(s.batch, s.m, s.n, s.k, la, lb, bias, self.activation)),
             _ => {
                 let lasts = inputs[1].lasting;
-                Box::new(Kernel32::of(s.batch, s.m, s.n, s.k, la, lb, bias, self.activation, lasts))
+                Box::new(Kernel32::of(s.batch, s.m, s.n, s.k, la, lb, bias, self.activation, lasts, self.masked))
             }
         })
     }
