@@ -107,6 +107,7 @@ fn convolution(numbers: &[usize], threads: usize, seconds: f64) -> Outcome<[f64;
 /// A line of the cache: where plans lay their buffers.
 #[derive(Clone, Copy)]
 #[repr(align(64))]
+#[allow(dead_code)] // Kernels read it through its address.
 struct Line([f32; 16]);
 
 /// So many numbers, and what fills the last line.
