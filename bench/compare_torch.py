@@ -28,16 +28,12 @@ def best_mean(seconds, call):
     return best
 
 
-def torch_side(work, threads, seconds):
-    """One JSON line: PyTorch's figures for one workload, in a process of its own."""
-    import torch
-    from networks import NETWORKS
-    torch.set_num_threads(threads)
-    torch.manual_seed(0)
-    make, shape = NETWORKS[work.split("_")[0]]
-    batch, best = WORKS[work], {"train_per_s": 0.0, "infer_per_s": 0.0}
-    for last in (False, True) if len(shape) == 3 else (False,):
-        net, x, y = make(), torch.randn(batch, *shape), torch.randint(0, 10, (batch,))
+def torch_times(torch, make, shape, time_of):
+    """Seconds of inference and of a training step of the network that `make` gives, each by `time_of` a call, in the
+    memory layout that is faster for it."""
+    best = [math.inf, math.inf]
+    for last in (False, True) if len(shape) == 4 else (False,):
+        net, x, y = make(), torch.randn(shape), torch.arange(shape[0]) % 10
         if last:
             net, x = net.to(memory_format=torch.channels_last), x.contiguous(memory_format=torch.channels_last)
         opt, loss = torch.optim.SGD(net.parameters(), lr=1e-3, momentum=0.9), torch.nn.CrossEntropyLoss()
@@ -49,11 +45,23 @@ def torch_side(work, threads, seconds):
             opt.step()
             return value.item()
 
-        best["train_per_s"] = max(best["train_per_s"], batch / best_mean(seconds, step))
+        train = time_of(step)
         net.eval()
         with torch.no_grad():
-            best["infer_per_s"] = max(best["infer_per_s"], batch / best_mean(seconds, lambda: net(x)))
-    print(json.dumps({"version": torch.__version__, **best}))
+            best = [min(best[0], time_of(lambda: net(x))), min(best[1], train)]
+    return best
+
+
+def torch_side(work, threads, seconds):
+    """One JSON line: PyTorch's figures for one workload, in a process of its own."""
+    import torch
+    from networks import NETWORKS
+    torch.set_num_threads(threads)
+    torch.manual_seed(0)
+    make, shape = NETWORKS[work.split("_")[0]]
+    batch = WORKS[work]
+    infer, train = torch_times(torch, make, (batch, *shape), lambda call: best_mean(seconds, call))
+    print(json.dumps({"version": torch.__version__, "train_per_s": batch / train, "infer_per_s": batch / infer}))
 
 
 def run(command):

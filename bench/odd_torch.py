@@ -12,7 +12,7 @@ each counts. Prints Markdown tables, the lowest ratios first.
 """
 import argparse, datetime, math, os, subprocess, sys, time
 
-from compare_torch import cpu_name
+from compare_torch import cpu_name, torch_times
 
 # images, channels, height and width, filters, kernel, stride, padding, dilation, groups
 LAYERS = {
@@ -116,26 +116,8 @@ def torch_net(torch, line):
 
 def torch_network(torch, line, seconds):
     """Seconds of inference and of a training step, in the layout that is faster for each."""
-    best = [math.inf, math.inf]
-    for last in (False, True) if not line.startswith("mlp") else (False,):
-        net, shape = torch_net(torch, line)
-        x, y = torch.randn(shape), torch.arange(shape[0]) % 10
-        if last:
-            net, x = net.to(memory_format=torch.channels_last), x.contiguous(memory_format=torch.channels_last)
-        opt, loss = torch.optim.SGD(net.parameters(), lr=1e-3, momentum=0.9), torch.nn.CrossEntropyLoss()
-
-        def step():
-            opt.zero_grad()
-            value = loss(net(x), y)
-            value.backward()
-            opt.step()
-            return value.item()
-
-        train = best_time(seconds, step)
-        net.eval()
-        with torch.no_grad():
-            best = [min(best[0], best_time(seconds, lambda: net(x))), min(best[1], train)]
-    return best
+    shape = torch_net(torch, line)[1]
+    return torch_times(torch, lambda: torch_net(torch, line)[0], shape, lambda call: best_time(seconds, call))
 
 
 def main():
