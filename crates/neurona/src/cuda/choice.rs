@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{LazyLock, Mutex};
+use std::sync::{LazyLock, Mutex, MutexGuard};
 
 /// Whose kernels run matrix products and convolutions on a GPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -22,7 +22,7 @@ pub enum Kernels {
     Own,
     /// cuBLASLt's and cuDNN's, where they are installed and can do it.
     Vendor,
-    /// For each shape the one that was faster when both were timed.
+    /// For each shape the faster of the two, as timed.
     #[default]
     Auto,
 }
@@ -72,49 +72,77 @@ pub(crate) fn choose(
     problem: &str,
     inputs: &[Operand],
     outputs: &[Operand],
-    own: Vec<Candidate>,
+    mut own: Vec<Candidate>,
     vendor: impl Fn(Option<&str>) -> Result<Vec<Candidate>>,
     gpu: &Gpu,
 ) -> Result<Box<dyn Kernel>> {
-    let which = kernels();
     // With the names of ours: a version that knows another way times it.
-    let names: Vec<&str> = own.iter().map(|c| c.name.as_str()).collect();
-    let (major, minor) = gpu.capability;
-    let key = format!("{} sm_{major}{minor} {problem} {which:?} {}", gpu.name, names.join(","));
-    let known = MEMORY.lock().unwrap_or_else(|e| e.into_inner()).known.get(&key).cloned();
-    let ours = |name: &String| own.iter().any(|c| c.name == *name);
-    let theirs = match &known {
-        _ if which == Kernels::Own => Vec::new(),
-        Some(name) if ours(name) => Vec::new(),
-        Some(name) => match vendor(Some(name))? {
-            // Of another version of the library.
-            gone if gone.is_empty() => vendor(None)?,
-            found => found,
+    let names = own.iter().map(|c| c.name.as_str()).collect::<Vec<_>>().join(",");
+    let contest = Contest { problem, names, inputs, outputs, vendor, gpu };
+    let winner = match kernels() {
+        Kernels::Vendor => match contest.winner(Kernels::Vendor, &mut own)? {
+            None => contest.winner(Kernels::Own, &mut own)?,
+            theirs => theirs,
         },
-        None => vendor(None)?,
+        which => contest.winner(which, &mut own)?,
     };
-    let mut candidates = own;
-    if which == Kernels::Vendor && !theirs.is_empty() {
-        candidates.clear();
+    let nobody = || Error::Cuda { what: format!("run {problem}"), problem: "no kernel can do it".into() };
+    winner.map(|candidate| candidate.kernel).ok_or_else(nobody)
+}
+
+/// A problem that several kernels can do.
+struct Contest<'a, V> {
+    problem: &'a str,
+    names: String,
+    inputs: &'a [Operand],
+    outputs: &'a [Operand],
+    vendor: V,
+    gpu: &'a Gpu,
+}
+
+impl<V: Fn(Option<&str>) -> Result<Vec<Candidate>>> Contest<'_, V> {
+    /// The fastest of whose kernels these are, remembered or timed. `auto` lets the winners of both sides meet, so that
+    /// it is never slower than the better of `own` and `vendor` by more than a last timing of the two can err.
+    fn winner(&self, which: Kernels, own: &mut Vec<Candidate>) -> Result<Option<Candidate>> {
+        let Gpu { name: gpu, capability: (major, minor), .. } = self.gpu;
+        let key = format!("{gpu} sm_{major}{minor} {} {which:?} {}", self.problem, self.names);
+        let known = Memory::lock().known.get(&key).cloned();
+        if let Some(known) = known {
+            let ours = own.iter().position(|c| c.name == known).map(|at| own.swap_remove(at));
+            // One of another version of the library is not found.
+            let found = match ours {
+                None if which != Kernels::Own => (self.vendor)(Some(&known))?.pop(),
+                ours => ours,
+            };
+            if found.is_some() {
+                Memory::lock().used.insert(key, known);
+                return Ok(found);
+            }
+        }
+        let mut candidates = match which {
+            Kernels::Own => std::mem::take(own),
+            Kernels::Vendor => (self.vendor)(None)?,
+            Kernels::Auto => {
+                let ours = self.winner(Kernels::Own, own)?;
+                ours.into_iter().chain(self.winner(Kernels::Vendor, own)?).collect()
+            }
+        };
+        if candidates.len() < 2 {
+            return Ok(candidates.pop());
+        }
+        // Held meanwhile: two that time at once would disturb each other, and the second takes what the first found.
+        let mut memory = Memory::lock();
+        let known = memory.known.get(&key).and_then(|name| candidates.iter().position(|c| c.name == *name));
+        let best = match known {
+            Some(at) => at,
+            None => fastest(self.inputs, self.outputs, &candidates, self.gpu)?,
+        };
+        let best = candidates.swap_remove(best);
+        memory.changed |= known.is_none();
+        memory.known.insert(key.clone(), best.name.clone());
+        memory.used.insert(key, best.name.clone());
+        Ok(Some(best))
     }
-    candidates.extend(theirs);
-    if candidates.is_empty() {
-        return Err(Error::Cuda { what: format!("run {problem}"), problem: "no kernel can do it".into() });
-    }
-    if candidates.len() == 1 {
-        return Ok(candidates.remove(0).kernel);
-    }
-    let mut memory = MEMORY.lock().unwrap_or_else(|e| e.into_inner());
-    if let Some(at) = memory.known.get(&key).and_then(|name| candidates.iter().position(|c| c.name == *name)) {
-        let name = candidates[at].name.clone();
-        memory.used.insert(key, name);
-        return Ok(candidates.swap_remove(at).kernel);
-    }
-    let best = fastest(inputs, outputs, &candidates, gpu)?;
-    memory.known.insert(key.clone(), candidates[best].name.clone());
-    memory.used.insert(key, candidates[best].name.clone());
-    memory.changed = true;
-    Ok(candidates.swap_remove(best).kernel)
 }
 
 /// What was timed, in this process or an earlier one, and what plans of this process use of it.
@@ -122,6 +150,12 @@ struct Memory {
     known: BTreeMap<String, String>,
     used: BTreeMap<String, String>,
     changed: bool,
+}
+
+impl Memory {
+    fn lock() -> MutexGuard<'static, Memory> {
+        MEMORY.lock().unwrap_or_else(|e| e.into_inner())
+    }
 }
 
 static MEMORY: LazyLock<Mutex<Memory>> = LazyLock::new(|| {
@@ -139,7 +173,7 @@ fn file() -> Option<PathBuf> {
 /// assert!(neurona::kernel_choices().starts_with('{'));
 /// ```
 pub fn kernel_choices() -> String {
-    let memory = MEMORY.lock().unwrap_or_else(|e| e.into_inner());
+    let memory = Memory::lock();
     serde_json::to_string_pretty(&memory.used).unwrap_or_default()
 }
 
@@ -151,13 +185,13 @@ pub fn kernel_choices() -> String {
 /// ```
 pub fn remember_kernel_choices(text: &str) {
     if let Ok(earlier) = serde_json::from_str::<BTreeMap<String, String>>(text) {
-        MEMORY.lock().unwrap_or_else(|e| e.into_inner()).known.extend(earlier);
+        Memory::lock().known.extend(earlier);
     }
 }
 
 /// Keeps what was timed for later processes. Another process may have written meanwhile: its choices stay.
 pub(crate) fn save() {
-    let mut memory = MEMORY.lock().unwrap_or_else(|e| e.into_inner());
+    let mut memory = Memory::lock();
     let Some(path) = file().filter(|_| memory.changed) else { return };
     memory.changed = false;
     let stored = std::fs::read(&path).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
@@ -174,7 +208,7 @@ pub(crate) fn save() {
 /// be chance, or hold only until the GPU has warmed up.
 const ROUNDS: usize = 3;
 const NEAR: f64 = 1.1;
-const MORE_ROUNDS: usize = 9;
+const MORE_ROUNDS: usize = 15;
 
 /// Times every candidate on memory of its own and gives the place of the fastest. One that fails is passed over.
 fn fastest(inputs: &[Operand], outputs: &[Operand], candidates: &[Candidate], gpu: &Gpu) -> Result<usize> {
