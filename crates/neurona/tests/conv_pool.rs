@@ -29,6 +29,8 @@ struct Block {
     pool: PoolOptions,
     bias: bool,
     by_input: bool,
+    /// Whether linear layers would come next, as they do behind the last block of a network.
+    flat: bool,
 }
 
 impl Block {
@@ -41,6 +43,7 @@ impl Block {
             pool: PoolOptions::square(2),
             bias: true,
             by_input: true,
+            flat: false,
         }
     }
 }
@@ -66,7 +69,7 @@ fn run(block: Block, dtype: DType, between: impl Fn(&Tensor) -> Result<Tensor>) 
     let first = latest_steps();
     drop(pooled);
     let loss = || -> Result<Tensor> {
-        let pooled = forward()?;
+        let pooled = if block.flat { forward()?.flatten(1, -1)? } else { forward()? };
         let slopes = stream(99, pooled.shape(), dtype, -1.0, 1.0)?;
         pooled.mul(&slopes)?.sum()
     };
@@ -101,7 +104,11 @@ fn compare(block: Block) -> Result<[bool; 3]> {
             assert!((got - want).abs() <= 1e-5 * largest, "{block:?}, {name} {i}: {got} fused, {want} one by one");
         }
     }
-    Ok(all(&with))
+    // Behind the last block the order of memory is that of its elements: nothing turns the images or their gradient.
+    let joined = all(&with);
+    assert!(!joined[0] || !has(&with[0], "to_nchw"), "{block:?}: {with:?}");
+    assert!(!joined[2] || !block.flat || block.by_input || !has(&with[1], "to_nchw"), "{block:?}: {with:?}");
+    Ok(joined)
 }
 
 #[test]
@@ -120,6 +127,8 @@ fn gives_what_the_ops_give() -> Result<()> {
         Block { options: strided, ..Block::new([2, 4, 21, 24], 24, 3) },
     ] {
         assert_eq!(compare(block)?, [true; 3], "{block:?}");
+        assert_eq!(compare(Block { flat: true, by_input: false, ..block })?, [true; 3], "{block:?}");
+        assert_eq!(compare(Block { flat: true, ..block })?, [true; 3], "{block:?}");
     }
     Ok(())
 }

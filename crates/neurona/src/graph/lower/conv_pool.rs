@@ -104,12 +104,13 @@ fn around(sites: &Sites<'_>, pool: usize) -> Option<Vec<(usize, Part)>> {
         return None;
     }
     let g = op.options.check(ir.meta(x), ir.meta(weight)).ok()?;
-    let rows = cpu::windows_abreast(&g) && in_rows(ir, x, 4);
+    let from_rows = cpu::windows_abreast(&g) && in_rows(ir, x, 4);
+    let to_rows = sites.readers(pool, 0).iter().all(|&reader| wants_rows(sites, reader, Value { node: pool, out: 0 }));
     let trains = !sites.readers(pool, 1).is_empty();
     let conv_op = Conv2d { activation: Activation::Relu, ..op.clone() };
-    let options = cpu::Options { bias: ir.nodes[conv].inputs.len() > 2, scaled: op.scaled, places: trains, rows };
-    cpu::forward(g, options)?;
-    let joined = Part::Conv(Conv2dPool { conv: conv_op, places: trains, rows });
+    let bias = ir.nodes[conv].inputs.len() > 2;
+    cpu::forward(g, cpu::Options { bias, scaled: op.scaled, places: trains, from_rows, to_rows })?;
+    let joined = Part::Conv(Conv2dPool { conv: conv_op, places: trains, from_rows, to_rows });
     let mut parts = vec![(conv, joined), (relu, Part::Relu), (pool, Part::Pool)];
     match (sites.readers(relu, 0), sites.readers(pool, 1)) {
         ([only], []) if *only == pool => {}
@@ -158,7 +159,8 @@ fn gradients(
         }
     }
     let (by_weight, bias, options) = by_weight?;
-    let op = Conv2dPoolGrad { options, bias, input: by_input.is_some() };
+    let from_rows = in_rows(sites.ir, inputs(spread)[0], 4);
+    let op = Conv2dPoolGrad { options, bias, input: by_input.is_some(), from_rows };
     let first = by_weight.min(by_input.unwrap_or(by_weight));
     let mut parts = vec![(first, Part::Gradient(op, conv, pool))];
     let other = by_input.map(|by_input| by_weight.max(by_input));
@@ -166,15 +168,24 @@ fn gradients(
     Some(parts)
 }
 
-/// Whether a value's elements are in row-major order before layouts are chosen and after: what the user gave, and what is
-/// made of it element by element.
+/// Whether a value's elements are in row-major order before layouts are chosen and after: what the user gave, what ops
+/// that know nothing of images give, and what is made of these element by element.
 fn in_rows(ir: &Ir, v: Value, depth: usize) -> bool {
     let node = &ir.nodes[v.node];
     match &node.kind {
         Kind::Leaf(_) => true,
-        Kind::Op(op) => {
-            let elementwise = matches!(op.run(), Run::Elementwise(_));
-            elementwise && depth > 0 && node.inputs.iter().all(|v| in_rows(ir, *v, depth - 1))
-        }
+        Kind::Op(op) => match op.run() {
+            Run::Elementwise(_) => depth > 0 && node.inputs.iter().all(|v| in_rows(ir, *v, depth - 1)),
+            _ => !op.spatial().outputs.contains(&v.out),
+        },
     }
+}
+
+/// Whether a reader of a value, one outside too, wants it in row-major order.
+fn wants_rows(sites: &Sites<'_>, reader: usize, v: Value) -> bool {
+    let Some(op) = sites.op(reader) else { return true };
+    let spatial = op.spatial();
+    let inputs = &sites.ir.nodes[reader].inputs;
+    let images = spatial.inputs.iter().any(|&i| inputs[i] == v);
+    !matches!(op.run(), Run::Elementwise(_)) && !spatial.indifferent && !images
 }

@@ -32,11 +32,13 @@ pub(crate) struct Options {
     /// Where the largest stood is a second result.
     pub places: bool,
     /// Images are `[n, c, h, w]`.
-    pub rows: bool,
+    pub from_rows: bool,
+    /// Pooled images are `[n, k, h, w]`.
+    pub to_rows: bool,
 }
 
 /// Inputs: images, weight `[k, c, r, s]`; when asked, a bias of `k` and then a scale of `k`.
-/// Outputs: pooled images `[n, h, w, k]`; when asked, places: `[n, k, h·w]` if [`windows_abreast`], else `[n, h·w, k]`.
+/// Outputs: pooled images, `[n, h, w, k]` unless told otherwise; when asked, places: `[n, k, h·w]` if [`windows_abreast`], else `[n, h·w, k]`.
 /// Nothing where the ops one by one are faster.
 pub(crate) fn forward(g: Geometry, options: Options) -> Option<Box<dyn Kernel>> {
     if g.groups != 1 || pooled(&g).contains(&0) || [g.n, g.c, g.k].contains(&0) {
@@ -45,7 +47,7 @@ pub(crate) fn forward(g: Geometry, options: Options) -> Option<Box<dyn Kernel>> 
     if windows_abreast(&g) {
         return Some(Box::new(Direct::new(g, options)));
     }
-    if options.rows { None } else { Some(Box::new(Product::new(g, options)?)) }
+    if options.from_rows { None } else { Some(Box::new(Product::new(g, options)?)) }
 }
 
 /// Whether the gradient in one is faster than one by one: it reads windows of the input at any place, which must come from

@@ -22,7 +22,9 @@ pub(crate) struct Conv2dPool {
     pub conv: Conv2d,
     pub places: bool,
     /// The images come by rows and not with channels last.
-    pub rows: bool,
+    pub from_rows: bool,
+    /// The pooled images go by rows.
+    pub to_rows: bool,
 }
 
 /// Operands: the gradient by the pooled images, places, the images, weight.
@@ -32,6 +34,8 @@ pub(crate) struct Conv2dPoolGrad {
     pub options: Conv2dOptions,
     pub bias: bool,
     pub input: bool,
+    /// The gradient comes by rows.
+    pub from_rows: bool,
 }
 
 fn geometry(options: &Conv2dOptions, x: &Meta, weight: &Meta) -> Result<Geometry> {
@@ -56,12 +60,18 @@ impl Operation for Conv2dPool {
         Ok(metas)
     }
     fn spatial(&self) -> Spatial {
-        if self.rows { Spatial::of(&[], &[0]) } else { Spatial::of(&[0], &[0]) }
+        let first = |rows: bool| -> &'static [usize] { if rows { &[] } else { &[0] } };
+        Spatial::of(first(self.from_rows), first(self.to_rows))
     }
     fn cpu(&self, inputs: &[Operand], _outputs: &[Operand]) -> Result<Box<dyn Kernel>> {
         let g = geometry(&self.conv.options, &inputs[0].meta, &inputs[1].meta)?;
-        let options =
-            cpu::Options { bias: inputs.len() > 2, scaled: self.conv.scaled, places: self.places, rows: self.rows };
+        let options = cpu::Options {
+            bias: inputs.len() > 2,
+            scaled: self.conv.scaled,
+            places: self.places,
+            from_rows: self.from_rows,
+            to_rows: self.to_rows,
+        };
         cpu::forward(g, options).ok_or_else(|| Error::op(self.name(), "is not made for these sizes"))
     }
 }
@@ -85,14 +95,15 @@ impl Operation for Conv2dPoolGrad {
         Ok(metas)
     }
     fn spatial(&self) -> Spatial {
+        let inputs: &[usize] = if self.from_rows { &[2] } else { &[0, 2] };
         match (self.input, self.bias) {
-            (false, _) => Spatial::of(&[0, 2], &[]),
-            (true, false) => Spatial::of(&[0, 2], &[1]),
-            (true, true) => Spatial::of(&[0, 2], &[2]),
+            (false, _) => Spatial::of(inputs, &[]),
+            (true, false) => Spatial::of(inputs, &[1]),
+            (true, true) => Spatial::of(inputs, &[2]),
         }
     }
     fn cpu(&self, inputs: &[Operand], _outputs: &[Operand]) -> Result<Box<dyn Kernel>> {
         let g = geometry(&self.options, &inputs[2].meta, &inputs[3].meta)?;
-        Ok(Box::new(cpu::Backward::new(g, self.bias, self.input)))
+        Ok(Box::new(cpu::Backward::new(g, self.bias, self.input, self.from_rows)))
     }
 }

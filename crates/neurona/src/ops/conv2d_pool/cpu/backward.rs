@@ -4,7 +4,7 @@
 use super::micro::{Gather, Scatter, Shape, run_lanes, shapes};
 use super::{Geometry, NEAR, pooled, windows_abreast};
 use crate::cpu::gemm::task_count;
-use crate::cpu::kernel::{Io, Kernel, share};
+use crate::cpu::kernel::{Buf, Io, Kernel, Plain, share};
 use crate::cpu::simd::vectorized;
 use crate::ops::conv2d::cpu::pad;
 use std::ops::Range;
@@ -12,12 +12,14 @@ use std::ops::Range;
 /// Parts of the batch that are summed apart, at most.
 const PARTS: usize = 16;
 
-/// Inputs: the gradient by the pooled images `[n, h, w, k]`, their places, images `[n, h, w, c]`, weight.
+/// Inputs: the gradient by the pooled images, `[n, k, h, w]` if `from_rows` and else `[n, h, w, k]`, their places, images
+/// `[n, h, w, c]`, weight.
 /// Outputs: the gradient by weight; if asked by bias; if asked by the images.
 pub(crate) struct Backward {
     g: Geometry,
     bias: bool,
     input: bool,
+    from_rows: bool,
     /// Where each window's first element looks in a padded image, and how much further each of its elements does.
     pixels: Vec<usize>,
     further: [usize; 5],
@@ -40,7 +42,7 @@ pub(crate) struct Backward {
 
 impl Backward {
     /// The gradients of a convolution of these sizes.
-    pub fn new(g: Geometry, bias: bool, input: bool) -> Self {
+    pub fn new(g: Geometry, bias: bool, input: bool, from_rows: bool) -> Self {
         let [down, across] = pooled(&g);
         let line = g.padded_w() * g.c;
         let step = [g.stride[0] * line, g.stride[1] * g.c];
@@ -61,6 +63,7 @@ impl Backward {
             g,
             bias,
             input,
+            from_rows,
             pixels,
             further: [0, step[1], step[0], step[0] + step[1], 0],
             tiles: if empty { Vec::new() } else { tiles(runs.len(), wide) },
@@ -170,10 +173,13 @@ impl Backward {
     ) {
         let g = &self.g;
         let all = self.pixels.len();
-        let first = image * all * g.k;
-        let slopes = first + windows.start * g.k + filter;
-        let (places, place_step) =
-            if windows_abreast(g) { (first + filter * all + windows.start, 1) } else { (slopes, g.k) };
+        // Where the first window's value is, and how far the next one's.
+        let lie = |by_filter: bool| {
+            let (at, step) =
+                if by_filter { (filter * all + windows.start, 1) } else { (windows.start * g.k + filter, g.k) };
+            (image * all * g.k + at, step)
+        };
+        let ((slopes, slope_step), (places, place_step)) = (lie(self.from_rows), lie(windows_abreast(g)));
         let workspace = io.workspace.ptr::<f32>();
         let mut total = workspace.wrapping_add(sums + g.k * self.filter() + filter);
         for &(shape, run, float) in &self.tiles {
@@ -186,7 +192,7 @@ impl Backward {
                 runs: self.runs[run..].as_ptr(),
                 last: run_lanes().min(self.length + run_lanes() - registers - float),
                 slopes: io.inputs[0].ptr::<f32>().wrapping_add(slopes),
-                slope_steps: [g.k, all * g.k],
+                slope_steps: [slope_step, all * g.k],
                 places: io.inputs[1].ptr::<u8>().wrapping_add(places),
                 place_steps: [place_step, all * g.k],
                 out: workspace.wrapping_add(sums + filter * self.filter() + run * self.wide + float),
@@ -225,21 +231,24 @@ impl Backward {
     /// The gradients by some images.
     fn spread(&self, task: usize, io: &Io<'_>) {
         let g = &self.g;
-        let all = self.pixels.len();
+        let values = g.k * self.pixels.len();
         let floats = self.image() + self.wide;
         let output = &io.outputs[1 + usize::from(self.bias)];
         for image in share(g.n, self.spreads, task) {
             // SAFETY: scratch belongs to this thread.
             let sums = unsafe { io.scratch.slice_mut::<f32>(0..floats) };
             sums.fill(0.0);
-            let places = self.places(image, floats, io);
+            let slopes = self.by_pixel(io.inputs[0].part::<f32>(image * values, values), self.from_rows, floats, io);
+            let behind = floats + if self.from_rows { values } else { 0 };
+            let places = io.inputs[1].part::<u8>(image * values, values);
+            let places = self.by_pixel(places, windows_abreast(g), behind * size_of::<f32>(), io);
             for &(shape, run, float) in &self.tiles {
                 let scatter = Scatter {
                     out: sums[float..].as_mut_ptr(),
                     pixels: &self.pixels,
                     further: self.further,
                     runs: self.runs[run..].as_ptr(),
-                    slopes: io.inputs[0].ptr::<f32>().wrapping_add(image * all * g.k),
+                    slopes,
                     places,
                     filters: g.k,
                     weight: io.workspace.ptr::<f32>().wrapping_add(self.packed() + run * self.wide + float),
@@ -259,20 +268,17 @@ impl Backward {
         }
     }
 
-    /// An image's places `[pixel][filter]`: in scratch, behind so many floats, if the forward kernel had them otherwise.
-    fn places(&self, image: usize, floats: usize, io: &Io<'_>) -> *const u8 {
-        let (all, k) = (self.pixels.len(), self.g.k);
-        let from = image * all * k;
-        if !windows_abreast(&self.g) {
-            return io.inputs[1].ptr::<u8>().wrapping_add(from);
+    /// An image's values as `[pixel][filter]`: in scratch, behind so many others, if they come as `[filter][pixel]`.
+    fn by_pixel<T: Plain>(&self, values: Buf, by_filter: bool, behind: usize, io: &Io<'_>) -> *const T {
+        if !by_filter {
+            return values.ptr::<T>();
         }
-        let at = floats * size_of::<f32>();
+        let (all, k) = (self.pixels.len(), self.g.k);
         // SAFETY: nobody writes an input; scratch belongs to this thread.
-        let (from, to) =
-            unsafe { (&io.inputs[1].slice::<u8>()[from..][..all * k], io.scratch.slice_mut::<u8>(at..at + all * k)) };
+        let (from, to) = unsafe { (values.slice::<T>(), io.scratch.slice_mut::<T>(behind..behind + all * k)) };
         for (filter, from) in from.chunks_exact(all.max(1)).enumerate() {
-            for (pixel, place) in from.iter().enumerate() {
-                to[pixel * k + filter] = *place;
+            for (to, value) in to.chunks_exact_mut(k).zip(from) {
+                to[filter] = *value;
             }
         }
         to.as_ptr()
@@ -356,8 +362,10 @@ impl Kernel for Backward {
 
     fn scratch(&self) -> usize {
         let looked = if self.g.padded() { self.near().0 * self.image() * size_of::<f32>() } else { 0 };
-        let places = if windows_abreast(&self.g) { self.pixels.len() * self.g.k } else { 0 };
-        let spread = if self.input { (self.image() + self.wide) * size_of::<f32>() + places } else { 0 };
+        let values = self.pixels.len() * self.g.k;
+        let slopes = if self.from_rows { values } else { 0 };
+        let places = if windows_abreast(&self.g) { values } else { 0 };
+        let spread = if self.input { (self.image() + self.wide + slopes) * size_of::<f32>() + places } else { 0 };
         looked.max(spread)
     }
 

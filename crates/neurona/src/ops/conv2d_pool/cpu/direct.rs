@@ -68,12 +68,13 @@ impl Direct {
             for (i, row) in rows.clone().enumerate() {
                 let Some(y) = row.checked_sub(top).filter(|y| *y < g.h) else { continue };
                 let out = &mut out[c * channel_step + i * row_step..][..row_step];
-                if self.options.rows && left == 0 && self.decks == 2 {
+                if self.options.from_rows && left == 0 && self.decks == 2 {
                     let (even, odd) = out.split_at_mut(self.deck);
                     deal_in_two(&image[(c * g.h + y) * g.w..][..g.w], even, odd);
                     continue;
                 }
-                let (from, step) = if self.options.rows { ((c * g.h + y) * g.w, 1) } else { (y * g.w * g.c + c, g.c) };
+                let (from, step) =
+                    if self.options.from_rows { ((c * g.h + y) * g.w, 1) } else { (y * g.w * g.c + c, g.c) };
                 let (mut deck, mut place) = (left % self.decks, left / self.decks);
                 for value in image[from..].iter().step_by(step).take(g.w) {
                     out[deck * self.deck + place] = *value;
@@ -149,10 +150,19 @@ impl Direct {
         }
     }
 
-    /// Writes a row of windows with channels last.
+    /// Writes a row of windows.
     #[inline(always)]
     fn write(&self, row: usize, best: &[f32], io: &Io<'_>) {
-        let line = pooled(&self.g)[1] * self.g.k;
+        let [down, across] = pooled(&self.g);
+        if self.options.to_rows {
+            for (k, best) in best.chunks_exact(self.wide).take(self.g.k).enumerate() {
+                let at = ((row / down * self.g.k + k) * down + row % down) * across;
+                // SAFETY: this row of windows belongs to this task.
+                unsafe { io.outputs[0].slice_mut::<f32>(at..at + across) }.copy_from_slice(&best[..across]);
+            }
+            return;
+        }
+        let line = across * self.g.k;
         // SAFETY: this row of windows belongs to this task.
         let y = unsafe { io.outputs[0].slice_mut::<f32>(row * line..(row + 1) * line) };
         // Numbers that the compiler sees: moving a few floats at a time takes as long as knowing how many.

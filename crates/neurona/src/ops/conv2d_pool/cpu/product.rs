@@ -16,6 +16,7 @@ pub(super) struct Product {
     rows: usize,
     tasks: usize,
     places: bool,
+    to_rows: bool,
 }
 
 impl Product {
@@ -24,33 +25,40 @@ impl Product {
         let rows = (NEAR / (2 * g.ow() * g.k * size_of::<f32>()).max(1)).clamp(1, down);
         let band = Band::new(g, options.bias, options.scaled, Activation::Relu, 2 * rows)?;
         let tasks = task_count(g.flops() as usize).min(g.n * down);
-        Some(Product { g, band, rows, tasks, places: options.places })
+        Some(Product { g, band, rows, tasks, places: options.places, to_rows: options.to_rows })
     }
 
-    /// Floats of a band, and windows' elements.
-    fn floats(&self) -> [usize; 2] {
+    /// Floats of a band; of its pooled rows, where they are not written in this order; and places of these.
+    fn floats(&self) -> [usize; 3] {
         let line = self.g.ow() * self.g.k;
-        [2 * self.rows * line, self.rows * pooled(&self.g)[1] * self.g.k]
+        let windows = self.rows * pooled(&self.g)[1] * self.g.k;
+        [2 * self.rows * line, if self.to_rows { windows } else { 0 }, windows]
     }
 
     fn windows(&self, image: usize, rows: std::ops::Range<usize>, io: &Io<'_>) {
         let g = &self.g;
         let [down, across] = pooled(g);
-        let [floats, places] = self.floats();
+        let [floats, results, places] = self.floats();
         let at = self.band.scratch() / size_of::<f32>();
         // SAFETY: scratch belongs to this thread, and the band's own part ends before.
         let band = unsafe { io.scratch.slice_mut::<f32>(at..at + floats) };
         self.band.rows(image, 2 * rows.start..2 * rows.end, band, io);
+        let windows = rows.len() * across;
         let first = (image * down + rows.start) * across * g.k;
-        let own = first..first + rows.len() * across * g.k;
-        // SAFETY: these rows belong to this task.
-        let y = unsafe { io.outputs[0].slice_mut::<f32>(own.clone()) };
+        let own = first..first + windows * g.k;
+        let y = if self.to_rows {
+            // SAFETY: scratch belongs to this thread, and the band ends before.
+            unsafe { io.scratch.slice_mut::<f32>(at + floats..at + floats + windows * g.k) }
+        } else {
+            // SAFETY: these rows belong to this task.
+            unsafe { io.outputs[0].slice_mut::<f32>(own.clone()) }
+        };
         let places = if self.places {
-            // SAFETY: as above.
+            // SAFETY: these rows belong to this task.
             unsafe { io.outputs[1].slice_mut::<u8>(own) }
         } else {
-            let at = (at + floats) * size_of::<f32>();
-            // SAFETY: scratch belongs to this thread, and the band ends before.
+            let at = (at + floats + results) * size_of::<f32>();
+            // SAFETY: scratch belongs to this thread, and the band and its results end before.
             unsafe { io.scratch.slice_mut::<u8>(at..at + places) }
         };
         let geometry = Pool {
@@ -74,6 +82,14 @@ impl Product {
                 },
             );
         }
+        if self.to_rows {
+            for k in 0..g.k {
+                let at = ((image * g.k + k) * down + rows.start) * across;
+                // SAFETY: these rows belong to this task.
+                let out = unsafe { io.outputs[0].slice_mut::<f32>(at..at + windows) };
+                out.iter_mut().zip(y[k..].iter().step_by(g.k)).for_each(|(out, y)| *out = *y);
+            }
+        }
     }
 }
 
@@ -92,8 +108,8 @@ impl Kernel for Product {
     }
 
     fn scratch(&self) -> usize {
-        let [floats, places] = self.floats();
-        self.band.scratch() + floats * size_of::<f32>() + places
+        let [floats, results, places] = self.floats();
+        self.band.scratch() + (floats + results) * size_of::<f32>() + places
     }
 
     fn run(&self, phase: usize, task: usize, io: &Io<'_>) {

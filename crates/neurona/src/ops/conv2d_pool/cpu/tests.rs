@@ -48,20 +48,15 @@ fn plain_pool(g: &Geometry, y: &[f64]) -> (Vec<f64>, Vec<u8>) {
 /// Places `[n][pixel][filter]` in the order that the kernels of these sizes have them.
 fn ordered(g: &Geometry, places: &[u8]) -> Vec<u8> {
     let pixels = pooled(g).iter().product::<usize>();
-    if !windows_abreast(g) {
-        return places.to_vec();
-    }
-    let order = |i: usize| (i / (pixels * g.k), i / pixels % g.k, i % pixels);
-    (0..places.len()).map(order).map(|(n, k, p)| places[(n * pixels + p) * g.k + k]).collect()
+    if windows_abreast(g) { by_rows(pixels, g.k, places) } else { places.to_vec() }
 }
 
-/// `[n, h, w, c]` as `[n, c, h, w]`.
-fn by_rows(g: &Geometry, x: &[f32]) -> Vec<f32> {
-    let size = g.h * g.w;
-    (0..x.len()).map(|i| x[(i / (g.c * size) * size + i % size) * g.c + i / size % g.c]).collect()
+/// `[n, size, c]` as `[n, c, size]`.
+fn by_rows<T: Copy>(size: usize, c: usize, x: &[T]) -> Vec<T> {
+    (0..x.len()).map(|i| x[(i / (c * size) * size + i % size) * c + i / size % c]).collect()
 }
 
-fn check_forward(g: Geometry, bias: bool, scaled: bool, rows: bool) {
+fn check_forward(g: Geometry, bias: bool, scaled: bool, [from_rows, to_rows]: [bool; 2]) {
     let [down, across] = pooled(&g);
     let results = g.n * down * across * g.k;
     let window = g.c * g.r * g.s;
@@ -83,19 +78,22 @@ fn check_forward(g: Geometry, bias: bool, scaled: bool, rows: bool) {
         &[g.n * g.oh() * g.ow() * g.k],
         false,
     );
-    let (want, want_places) = plain_pool(&g, &y[0]);
-    if rows {
-        inputs[0] = by_rows(&g, &inputs[0]);
+    let (mut want, want_places) = plain_pool(&g, &y[0]);
+    if from_rows {
+        inputs[0] = by_rows(g.h * g.w, g.c, &inputs[0]);
+    }
+    if to_rows {
+        want = by_rows(down * across, g.k, &want);
     }
     for places in [true, false] {
-        let Some(kernel) = forward(g, Options { bias, scaled, places, rows }) else { return };
+        let Some(kernel) = forward(g, Options { bias, scaled, places, from_rows, to_rows }) else { return };
         let mut seen = Vec::new();
         for backwards in [false, true] {
             let buffers: Vec<Buf> = inputs.iter_mut().map(|v| Buf::over(v)).collect();
             let (mut got, mut got_places) = (vec![f32::NAN; results], vec![77u8; results]);
             let outputs = [Buf::over(&mut got), Buf::over(&mut got_places)];
             all(&*kernel, &buffers, &outputs[..1 + usize::from(places)], backwards);
-            close(&got, &want, window + 2, &format!("{g:?} {bias} {scaled} {rows}"));
+            close(&got, &want, window + 2, &format!("{g:?} {bias} {scaled} {from_rows} {to_rows}"));
             if places {
                 // Where two are nearly equal, rounding decides.
                 let differ = ordered(&g, &want_places).iter().zip(&got_places).filter(|(a, b)| a != b).count();
@@ -107,7 +105,7 @@ fn check_forward(g: Geometry, bias: bool, scaled: bool, rows: bool) {
     }
 }
 
-fn check_backward(g: Geometry, bias: bool, input: bool) {
+fn check_backward(g: Geometry, bias: bool, input: bool, from_rows: bool) {
     let [down, across] = pooled(&g);
     let (windows, pixels) = (g.n * down * across, g.n * g.oh() * g.ow());
     let (x, weight) = (g.n * g.h * g.w * g.c, g.k * g.c * g.r * g.s);
@@ -132,8 +130,11 @@ fn check_backward(g: Geometry, bias: bool, input: bool) {
         want.extend(run(&plain, &mut wide(&[dy, filters.clone()]), &[x], false));
     }
     let mut places = ordered(&g, &places);
+    if from_rows {
+        slopes = by_rows(down * across, g.k, &slopes);
+    }
     let inputs = [Buf::over(&mut slopes), Buf::over(&mut places), Buf::over(&mut images), Buf::over(&mut filters)];
-    let kernel = Backward::new(g, bias, input);
+    let kernel = Backward::new(g, bias, input, from_rows);
     let mut seen = Vec::new();
     for backwards in [false, true] {
         let mut got: Vec<Vec<f32>> = want.iter().map(|v| vec![f32::NAN; v.len()]).collect();
@@ -150,11 +151,14 @@ fn check_backward(g: Geometry, bias: bool, input: bool) {
 
 fn check(g: Geometry) {
     for (bias, scaled) in [(false, false), (true, false), (true, true)] {
-        check_forward(g, bias, scaled, false);
-        check_forward(g, bias, scaled, true);
+        for rows in [[false, false], [true, false], [false, true]] {
+            check_forward(g, bias, scaled, rows);
+        }
     }
-    for (bias, input) in [(false, false), (true, true), (false, true)] {
-        check_backward(g, bias, input);
+    for (bias, input, from_rows) in
+        [(false, false, false), (true, true, true), (false, true, false), (true, false, true)]
+    {
+        check_backward(g, bias, input, from_rows);
     }
 }
 
@@ -204,7 +208,7 @@ fn sweep() {
 
 #[test]
 fn nothing_and_what_is_no_number() {
-    let options = Options { bias: false, scaled: false, places: true, rows: false };
+    let options = Options { bias: false, scaled: false, places: true, from_rows: false, to_rows: false };
     assert!(forward(square(0, 3, 8, 6, 3), options).is_none());
     // The largest of a window with NaN is NaN, as in a pool, and lets nothing back, as a relu's.
     for k in [3, 16] {
