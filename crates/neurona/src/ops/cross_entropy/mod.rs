@@ -177,8 +177,7 @@ impl Tensor {
     #[track_caller]
     pub(crate) fn check_classes(&self, op: &'static str, target: &Tensor, options: &CrossEntropyOptions) -> Result<()> {
         let classes = self.shape()[1];
-        let state = target.node.state();
-        let Some(targets) = state.values[target.out].as_ref().filter(|s| s.device() == Device::Cpu) else {
+        let Some(targets) = target.node.value(target.out).filter(|s| s.device() == Device::Cpu) else {
             return Ok(());
         };
         let valid = |t: i64| t == options.ignore_index || (0..classes as i64).contains(&t);
