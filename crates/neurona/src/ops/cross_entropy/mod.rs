@@ -1,5 +1,6 @@
 //! Cross-entropy of logits with class numbers: log-softmax and negative log-likelihood in one pass.
 
+mod both;
 mod composed;
 pub(crate) mod cpu;
 mod cuda;
@@ -52,8 +53,8 @@ pub(crate) struct CrossEntropyGrad {
     pub to: Option<DType>,
 }
 
-/// Loss and gradient in one pass, as the lowering pass joins them for GPUs. Operands: logits, targets, dloss. Results:
-/// those of the loss, dlogits.
+/// Loss and gradient in one step, as the lowering pass joins them. Operands: logits, targets, dloss. Results: those of
+/// the loss, dlogits.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct CrossEntropyBoth {
     pub gradient: CrossEntropyGrad,
@@ -126,6 +127,10 @@ impl Operation for CrossEntropyBoth {
         let mut results = self.gradient.of.outputs(&inputs[..2])?;
         results.extend(self.gradient.outputs(inputs)?);
         Ok(results)
+    }
+    fn cpu(&self, inputs: &[Operand], _outputs: &[Operand]) -> Result<Box<dyn Kernel>> {
+        let x = &inputs[0].meta;
+        Ok(float_kernel!(x.dtype, T => both::Both::<T>::new(x.shape[0], x.shape[1], self.gradient.of.options())))
     }
     fn cuda(&self, inputs: &[Operand], outputs: &[Operand], gpu: &Gpu) -> Result<GpuKernel> {
         cuda::both(&self.gradient.of, inputs, outputs, gpu)
