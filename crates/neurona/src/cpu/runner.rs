@@ -12,7 +12,7 @@ use crate::graph::plan::{Entry, Home, Machine, Plan, Step};
 use crate::graph::walk::Trace;
 use crate::tensor::{DType, Device};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// The thread team and the memory that all plans share.
 pub(crate) struct Runner {
@@ -42,8 +42,8 @@ impl Runner {
         self.arena.bytes()
     }
 
-    /// Runs all steps. `kept` are the storages of the values that outlive the plan.
-    pub fn run(&mut self, plan: &mut Plan, trace: &Trace, kept: &[Arc<Storage>]) -> Result<()> {
+    /// Runs all steps; says how long they took. `kept` are the storages of the values that outlive the plan.
+    pub fn run(&mut self, plan: &mut Plan, trace: &Trace, kept: &[Arc<Storage>]) -> Result<Duration> {
         if self.arena.bytes() < plan.arena {
             // Let the old one go first: both at once may not fit.
             self.arena = Storage::zeroed(0);
@@ -68,9 +68,10 @@ impl Runner {
             } else {
                 self.team.run(&walk)
             }
-            plan.pace.ran(start.elapsed());
+            let time = start.elapsed();
+            plan.pace.ran(time);
             lasting::keep(plan, trace);
-            return Ok(());
+            return Ok(time);
         }
         let mut report = debug::Report::default();
         for step in steps.iter().filter(|step| step.begin < step.phases.len()) {
@@ -86,7 +87,7 @@ impl Runner {
         }
         report.print();
         lasting::keep(plan, trace);
-        Ok(())
+        Ok(report.total)
     }
 }
 
@@ -125,13 +126,12 @@ fn bind(plan: &mut Plan, trace: &Trace, kept: &[Arc<Storage>], arena: Buf) -> Re
         table[i] = match home {
             Home::Kept(k) => kept[k].buf().part::<u8>(0, bytes),
             Home::Leaf(slot) => {
-                let mut state = trace.nodes[slot >> 16].state();
-                let storage = state.values[slot & 0xFFFF].as_mut().expect("a leaf has its value");
-                // What has no device of its own may have been computed on another.
-                if storage.device() != Device::Cpu {
-                    *storage = storage.moved_to(Device::Cpu, storage.bytes())?;
-                }
-                storage.buf().part::<u8>(0, bytes)
+                let (node, out) = (&trace.nodes[slot >> 16], slot & 0xFFFF);
+                let buf = match node.value(out).filter(|value| value.device() == Device::Cpu) {
+                    Some(value) => value.buf(),
+                    None => node.value_on(out, Device::Cpu)?.buf(),
+                };
+                buf.part::<u8>(0, bytes)
             }
             _ => table[i],
         };

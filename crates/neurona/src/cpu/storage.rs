@@ -176,20 +176,23 @@ pub struct Pool {
 
 #[derive(Default)]
 struct Blocks {
-    by_size: HashMap<usize, Vec<Block>, BuildHasherDefault<SizeHasher>>,
+    by_size: HashMap<usize, Vec<Block>, BuildHasherDefault<QuickHasher>>,
     requests: u64,
 }
 
-/// Sizes are not chosen by an adversary, and a request is made for every result of every run.
+/// For numbers that no adversary chooses and that every run looks up: sizes, plans' digests.
 #[derive(Default)]
-struct SizeHasher(u64);
+pub(crate) struct QuickHasher(u64);
 
-impl Hasher for SizeHasher {
+impl Hasher for QuickHasher {
     fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|b| self.write_usize(*b as usize));
+        bytes.iter().for_each(|b| self.write_u64(u64::from(*b)));
     }
-    fn write_usize(&mut self, size: usize) {
-        self.0 = (self.0 ^ size as u64).wrapping_mul(0x517c_c1b7_2722_0a95).rotate_left(29);
+    fn write_usize(&mut self, number: usize) {
+        self.write_u64(number as u64);
+    }
+    fn write_u64(&mut self, number: u64) {
+        self.0 = (self.0 ^ number).wrapping_mul(0x517c_c1b7_2722_0a95).rotate_left(29);
     }
     fn finish(&self) -> u64 {
         self.0

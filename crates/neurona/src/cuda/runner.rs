@@ -220,15 +220,7 @@ impl Mover {
     fn storage(&self, trace: &Trace, kept: &[Arc<Storage>], gpu: &Gpu) -> Result<Arc<Storage>> {
         match self.home {
             Home::Kept(k) => Ok(kept[k].clone()),
-            Home::Leaf(slot) => {
-                let mut state = trace.nodes[slot >> 16].state();
-                let value = state.values[slot & 0xFFFF].as_mut().expect("a leaf has its value");
-                let here = crate::Device::Cuda(gpu.index);
-                if value.device() != here {
-                    *value = value.moved_to(here, value.bytes())?;
-                }
-                Ok(value.clone())
-            }
+            Home::Leaf(slot) => trace.nodes[slot >> 16].value_on(slot & 0xFFFF, crate::Device::Cuda(gpu.index)),
             _ => unreachable!("only leaves and kept values move"),
         }
     }

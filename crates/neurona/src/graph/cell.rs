@@ -112,6 +112,17 @@ impl Cell {
         }
     }
 
+    /// The present value on a device, where the cell is brought first if it is on another.
+    pub(crate) fn get_on(&self, device: Device) -> Result<Tensor> {
+        let value = self.get()?;
+        if value.device() == device {
+            return Ok(value);
+        }
+        drop(value);
+        self.to(device)?;
+        self.get()
+    }
+
     /// Stages the next value. It must have the cell's shape and type.
     pub fn stage(&self, value: Tensor) -> Result<()> {
         let mut state = self.state();
@@ -179,7 +190,7 @@ impl Cell {
     pub fn set_requires_grad(&self, requires_grad: bool) {
         self.0.requires_grad.store(requires_grad, Ordering::Relaxed);
         let mut state = self.state();
-        let storage = state.leaf.node.state().values[0].clone();
+        let storage = state.leaf.node.value(0).cloned();
         if let Some(storage) = storage {
             let meta = state.leaf.meta().clone();
             state.leaf = leaf(Arc::downgrade(&self.0), meta, state.leaf.device(), requires_grad, storage);
@@ -198,9 +209,8 @@ impl CellState {
     pub fn commit(&mut self, storage: &Arc<Storage>, cell: &Cell) {
         self.version += 1;
         self.unstage();
-        let own = self.leaf.node.state().values[0].clone();
         // Written in place, which happens only when nobody else has the leaf: it now stands for the new version.
-        if own.is_some_and(|own| Arc::ptr_eq(&own, storage)) {
+        if self.leaf.node.value(0).is_some_and(|own| Arc::ptr_eq(own, storage)) {
             if let Source::Cell(version) = &self.leaf.node.source {
                 version.renew();
             }

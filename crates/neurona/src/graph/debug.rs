@@ -87,7 +87,7 @@ fn describe(operand: &Operand) -> String {
 #[derive(Default)]
 pub(crate) struct Report {
     lines: Vec<String>,
-    total: Duration,
+    pub total: Duration,
 }
 
 impl Report {

@@ -7,12 +7,13 @@ use super::version::Room;
 use super::walk::Trace;
 use super::{debug, gradient, ir, lower};
 use crate::cpu::runner::Runner;
-use crate::cpu::storage::{self, Storage};
+use crate::cpu::storage::{self, QuickHasher, Storage};
 use crate::cuda;
 use crate::tensor::{DType, Device, Tensor};
 use crate::{Error, Result};
 use smallvec::SmallVec;
 use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hash, Hasher};
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock};
 use std::time::{Duration, Instant};
@@ -24,16 +25,18 @@ const PLANS: usize = 128;
 struct Engine {
     trace: Trace,
     walk: u32,
-    plans: HashMap<Key, Vec<(Plan, u64)>>,
+    plans: HashMap<Key, Vec<(Plan, u64)>, BuildHasherDefault<QuickHasher>>,
     clock: u64,
     stats: Stats,
+    /// When the plan of the present call had been found, and how long it ran.
+    ran: Option<(Instant, Duration)>,
     misses: debug::Misses,
     runner: Runner,
     gpus: HashMap<usize, cuda::runner::Runner>,
 }
 
 /// What a plan is found by.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 struct Key {
     /// Of the line.
     digest: u64,
@@ -42,6 +45,13 @@ struct Key {
     /// The type of matrix work on a GPU, and whose kernels do it.
     mixed: Option<DType>,
     kernels: cuda::choice::Kernels,
+}
+
+/// By the line alone: the rest hardly ever differs.
+impl Hash for Key {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.digest);
+    }
 }
 
 /// How often plans were made and run.
@@ -74,9 +84,10 @@ static ENGINE: LazyLock<Mutex<Engine>> = LazyLock::new(|| {
     Mutex::new(Engine {
         trace: Trace::default(),
         walk: 0,
-        plans: HashMap::new(),
+        plans: HashMap::default(),
         clock: 0,
         stats: Stats::default(),
+        ran: None,
         misses: debug::Misses::default(),
         runner: Runner::new(),
         gpus: HashMap::new(),
@@ -172,7 +183,7 @@ pub(crate) fn stored(tensor: &Tensor) -> Result<Arc<Storage>> {
         write_numbers(&mut bytes, numbers, tensor.dtype());
         return Ok(Storage::copy_of(&bytes));
     }
-    let known = |t: &Tensor| t.node.state().values[t.out].clone();
+    let known = |t: &Tensor| t.node.value(t.out).cloned();
     if let Some(storage) = known(tensor) {
         return Ok(storage);
     }
@@ -186,9 +197,11 @@ pub(crate) fn force(asked: &[Tensor], cells: &[Cell]) -> Result<()> {
     let engine = &mut *guard;
     let result = engine.force(asked, cells);
     // Let go of the nodes even when something failed; keep the vectors' memory.
-    let start = Instant::now();
     engine.trace.clear();
-    engine.stats.storing += start.elapsed();
+    if let Some((found, running)) = engine.ran.take() {
+        engine.stats.running += running;
+        engine.stats.storing += found.elapsed().saturating_sub(running);
+    }
     result
 }
 
@@ -197,20 +210,25 @@ pub(crate) fn trainable(loss: &Tensor) -> Result<Vec<(Arc<GradientSlot>, Tensor)
     let mut engine = engine();
     engine.walk = engine.walk.wrapping_add(1).max(1);
     let walk = engine.walk;
-    let mut found = Vec::new();
-    let mut stack = vec![loss.clone()];
+    let mut found = Vec::with_capacity(16);
+    let mut stack: SmallVec<[Tensor; 16]> = SmallVec::new();
+    stack.push(loss.clone());
     while let Some(tensor) = stack.pop() {
         let node = &tensor.node;
-        if !node.requires_grad || Trace::position(node, walk).is_some() {
+        if Trace::position(node, walk).is_some() {
             continue;
         }
         node.mark.store((walk as u64) << 32, Ordering::Relaxed);
-        found.extend(node.gradient_slot().map(|slot| (slot, tensor.clone())));
+        if !matches!(node.source, Source::Op(_)) {
+            found.extend(node.gradient_slot().map(|slot| (slot, tensor)));
+            continue;
+        }
         let state = node.state();
         if state.cut {
             return Err(Error::op("backward", "a part of the loss was used by an earlier backward; compute it again"));
         }
-        stack.extend(state.inputs.iter().cloned());
+        let wanted = |t: &&Tensor| t.node.requires_grad && Trace::position(&t.node, walk).is_none();
+        stack.extend(state.inputs.iter().filter(wanted).cloned());
     }
     Ok(found)
 }
@@ -221,20 +239,22 @@ impl Engine {
             self.trace.line_up(asked, cells, &mut self.walk);
             // From here to the commit nobody else can read the cells that are written: what they hold is decided
             // once, and so is who still wants it.
-            let written: Vec<Cell> = self.trace.writes.iter().map(|w| w.cell.clone()).collect();
-            let mut locked: Vec<_> = written.iter().map(Cell::state).collect();
-            if self.trace.agrees(&locked, self.walk) {
-                let outcome = self.compute(asked, &mut locked);
-                if outcome.is_err() {
-                    // What cannot be computed would fail for whoever reads the cell next: it keeps what it has.
-                    locked.iter_mut().for_each(|cell| cell.unstage());
-                }
+            let written = std::mem::take(&mut self.trace.cells);
+            let mut locked: SmallVec<[_; 32]> = written.iter().map(Cell::state).collect();
+            let outcome = self.trace.agrees(&locked, self.walk).then(|| self.compute(asked, &written, &mut locked));
+            if let Some(Err(_)) = outcome {
+                // What cannot be computed would fail for whoever reads the cell next: it keeps what it has.
+                locked.iter_mut().for_each(|cell| cell.unstage());
+            }
+            drop(locked);
+            self.trace.cells = written;
+            if let Some(outcome) = outcome {
                 return outcome;
             }
         }
     }
 
-    fn compute(&mut self, asked: &[Tensor], locked: &mut [MutexGuard<'_, CellState>]) -> Result<()> {
+    fn compute(&mut self, asked: &[Tensor], written: &[Cell], locked: &mut [MutexGuard<'_, CellState>]) -> Result<()> {
         self.trace.find_roots(asked, locked, self.walk);
         if self.trace.roots.is_empty() && self.trace.writes.is_empty() {
             return Ok(());
@@ -263,14 +283,13 @@ impl Engine {
         let (plan, used) = &mut list[place];
         *used = self.clock;
         self.stats.runs += 1;
-        let start = Instant::now();
+        let found = Instant::now();
         let mut runner = match device {
             Device::Cpu => On::Cpu(&mut self.runner),
             Device::Cuda(index) => On::Cuda(self.gpus.get_mut(&index).expect("started above")),
         };
-        let running = run(plan, &self.trace, locked, &mut runner, device)?;
-        self.stats.running += running;
-        self.stats.storing += start.elapsed() - running;
+        let running = run(plan, &self.trace, written, locked, &mut runner, device)?;
+        self.ran = Some((found, running));
         Ok(())
     }
 
@@ -307,11 +326,12 @@ enum On<'a> {
 fn run(
     plan: &mut Plan,
     trace: &Trace,
+    written: &[Cell],
     locked: &mut [MutexGuard<'_, CellState>],
     runner: &mut On<'_>,
     device: Device,
 ) -> Result<Duration> {
-    let held: SmallVec<[usize; 8]> = (0..trace.nodes.len()).filter(|&i| !trace.leaf[i] && trace.held(i)).collect();
+    let held = &trace.outside;
     // A node that stays differentiable keeps its graph, and the graph keeps the old values. A run that is checked
     // may stop halfway, and then nothing must have been overwritten.
     let overwrite = !debug::settings().check && held.iter().all(|&i| plan.consumed[i] || !trace.nodes[i].requires_grad);
@@ -320,7 +340,7 @@ fn run(
         Device::Cpu => Ok(storage),
         device => storage.moved_to(device, storage.bytes()),
     };
-    let leaf = |slot: usize| trace.nodes[slot >> 16].state().values[slot & 0xFFFF].clone();
+    let leaf = |slot: usize| trace.nodes[slot >> 16].value(slot & 0xFFFF);
     let mut kept: SmallVec<[Arc<Storage>; 4]> = SmallVec::with_capacity(plan.kept.len());
     for (trace_leaf, offset, dtype) in &plan.numbers {
         if let Source::Numbers(numbers) = &trace.nodes[*trace_leaf].source {
@@ -329,36 +349,37 @@ fn run(
     }
     for k in &plan.kept {
         kept.push(match k {
-            Kept::Leaf(slot) => leaf(*slot).expect("a leaf has its value"),
+            Kept::Leaf(slot) => leaf(*slot).expect("a leaf has its value").clone(),
             Kept::Constant(i) => plan.constants[*i].clone(),
             Kept::Numbers { offset, bytes } => here(Storage::copy_of(&plan.block[*offset..offset + bytes]))?,
             Kept::Fresh { bytes, instead } => {
                 let own = instead.filter(|slot| overwrite && !trace.held(slot >> 16)).and_then(leaf);
-                // The leaf and the pool hold it, and this very handle: nobody else.
-                match own.filter(|storage| Arc::strong_count(storage) == 3) {
-                    Some(storage) => storage,
+                // The leaf and the pool hold it: nobody else.
+                match own.filter(|storage| Arc::strong_count(storage) == 2) {
+                    Some(storage) => storage.clone(),
                     None => storage::take(device, *bytes).map_err(|e| cuda::runner::advise(e, plan, trace))?,
                 }
             }
         });
     }
-    let start = Instant::now();
     observe(true);
     let outcome = match runner {
         On::Cpu(runner) => runner.run(plan, trace, &kept),
-        On::Cuda(runner) => runner.run(plan, trace, &kept),
+        On::Cuda(runner) => {
+            let start = Instant::now();
+            runner.run(plan, trace, &kept).map(|()| start.elapsed())
+        }
     };
     observe(false);
-    let running = start.elapsed();
-    outcome?;
+    let running = outcome?;
 
     for (at, slot) in trace.roots.iter().zip(&plan.roots) {
-        trace.nodes[at.node as usize].state().values[at.out as usize] = Some(kept[*slot].clone());
+        trace.nodes[at.node as usize].keep(at.out as usize, &kept[*slot]);
     }
-    for ((write, slot), cell) in trace.writes.iter().zip(&plan.writes).zip(locked) {
-        cell.commit(&kept[*slot], &write.cell);
+    for ((cell, slot), state) in written.iter().zip(&plan.writes).zip(locked) {
+        state.commit(&kept[*slot], cell);
     }
-    for i in held {
+    for &i in held {
         let node = &trace.nodes[i];
         if plan.consumed[i] || !node.requires_grad {
             let mut state = node.state();

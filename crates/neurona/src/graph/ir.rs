@@ -269,7 +269,7 @@ fn place(
         let leaf = match (position, &node.source) {
             (Some(i), _) if trace.leaf[i] => Some(Leaf::Trace(i)),
             (None, Source::Numbers(n)) => Some(Leaf::Numbers(n.clone())),
-            (None, _) => node.state().values[0].clone().map(Leaf::Constant),
+            (None, _) => node.value(0).cloned().map(Leaf::Constant),
             _ => None,
         };
         let inputs: SmallVec<[Tensor; 4]> = match leaf {

@@ -33,7 +33,8 @@ pub(crate) fn lower(ir: Ir, fuse: bool, device: Device, mixed: Option<DType>) ->
         _ => ir,
     };
     let gpu = fuse && device != Device::Cpu;
-    let ir = if gpu { residual::join(loss::join_gradients(ir)?)? } else { ir };
+    let ir = if fuse { loss::join_gradients(ir)? } else { ir };
+    let ir = if gpu { residual::join(ir)? } else { ir };
     let ir = if fuse {
         let ir = norm_pool::join(fold::batch_norm(ir)?, device)?;
         let ir = if device == Device::Cpu { conv_pool::join(ir)? } else { ir };

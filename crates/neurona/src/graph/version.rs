@@ -6,7 +6,7 @@ use crate::cpu::kernel::Buf;
 use crate::cpu::storage::Storage;
 use smallvec::SmallVec;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 
 /// The value that a cell had at one version: where a leaf's value comes from.
 ///
@@ -17,7 +17,8 @@ pub(crate) struct Version {
     pub cell: Weak<CellInner>,
     /// No two versions of any cells in the life of a process have the same.
     number: AtomicU64,
-    made: Mutex<Vec<Made>>,
+    /// Nothing yet for the parameters of a training step, which changes them every time.
+    made: OnceLock<Mutex<Vec<Made>>>,
 }
 
 /// What a plan makes of this version and maybe of others.
@@ -46,7 +47,7 @@ fn next() -> u64 {
 
 impl Version {
     pub fn new(cell: Weak<CellInner>) -> Self {
-        Version { cell, number: next().into(), made: Mutex::default() }
+        Version { cell, number: next().into(), made: OnceLock::new() }
     }
 
     pub fn number(&self) -> u64 {
@@ -55,13 +56,15 @@ impl Version {
 
     /// The value was overwritten in place.
     pub fn renew(&self) {
-        let mut made = self.made();
+        let made = self.made.get().map(|_| self.made());
         self.number.store(next(), Ordering::Relaxed);
-        made.clear();
+        if let Some(mut made) = made {
+            made.clear();
+        }
     }
 
     fn made(&self) -> MutexGuard<'_, Vec<Made>> {
-        self.made.lock().unwrap_or_else(|e| e.into_inner())
+        self.made.get_or_init(Mutex::default).lock().unwrap_or_else(|e| e.into_inner())
     }
 
     /// What was made in this form of versions with these numbers; if nothing was, that it will be. What other versions

@@ -16,10 +16,9 @@ pub(crate) struct At {
     pub out: u32,
 }
 
-/// A staged write: the cell, and the value it will have.
+/// A staged write: the value that a cell will have.
 #[derive(Debug)]
 pub(crate) struct Write {
-    pub cell: Cell,
     pub value: At,
     /// Where the cell's present value stands in the line, when the graph reads it.
     pub leaf: Option<u32>,
@@ -36,7 +35,11 @@ pub(crate) struct Trace {
     inside: Vec<u32>,
     /// What must be stored: what was asked, and what the user still holds.
     pub roots: Vec<At>,
+    /// Computed nodes that somebody outside holds.
+    pub outside: Vec<usize>,
     pub writes: Vec<Write>,
+    /// The cells that are written.
+    pub cells: Vec<Cell>,
     /// The line as words: op, options, operand positions, leaves' shapes. Equal words, equal plan.
     pub words: Words,
     /// Where each node's words begin.
@@ -92,6 +95,8 @@ impl Trace {
         self.inside.clear();
         self.roots.clear();
         self.writes.clear();
+        self.cells.clear();
+        self.outside.clear();
         self.words.clear();
         self.starts.clear();
         self.stack.clear();
@@ -112,20 +117,27 @@ impl Trace {
     /// Depth first, without recursion.
     fn follow(&mut self, asked: &[Tensor], cells: &[Cell], walk: u32) {
         for tensor in asked {
-            self.stack.push(Visit::Enter(tensor.node.clone()));
-            self.drain(walk);
+            self.visit(&tensor.node, walk);
         }
-        cells.iter().for_each(|cell| self.note_write(cell, walk));
+        for cell in cells {
+            if cell.state().staged.is_some() {
+                self.note_write(cell, walk);
+            }
+        }
         // The list grows while the staged values' own graphs are followed.
         let mut next = 0;
-        while next < self.writes.len() {
-            let staged = self.writes[next].cell.state().staged.clone();
-            if let Some(staged) = staged {
-                self.stack.push(Visit::Enter(staged.node.clone()));
-                self.drain(walk);
-                let node = Self::position(&staged.node, walk).unwrap_or(0);
+        while next < self.cells.len() {
+            let staged = self.cells[next].state().staged.as_ref().map(|staged| {
+                let place = Self::position(&staged.node, walk);
+                (staged.out as u32, place.ok_or_else(|| staged.node.clone()))
+            });
+            if let Some((out, place)) = staged {
+                let node = place.unwrap_or_else(|new| {
+                    self.visit(&new, walk);
+                    Self::position(&new, walk).unwrap_or(0)
+                });
                 self.inside[node as usize] += 1;
-                self.writes[next].value = At { node, out: staged.out as u32 };
+                self.writes[next].value = At { node, out };
             }
             next += 1;
         }
@@ -133,85 +145,122 @@ impl Trace {
 
     /// Lists a cell's staged write, once.
     fn note_write(&mut self, cell: &Cell, walk: u32) {
-        if cell.state().staged.is_some() && cell.0.mark.swap(walk, Ordering::Relaxed) != walk {
-            self.writes.push(Write { cell: cell.clone(), value: At { node: 0, out: 0 }, leaf: None });
+        // Walks hold the engine's lock: nobody else marks.
+        if cell.0.mark.load(Ordering::Relaxed) != walk {
+            cell.0.mark.store(walk, Ordering::Relaxed);
+            self.cells.push(cell.clone());
+            self.writes.push(Write { value: At { node: 0, out: 0 }, leaf: None });
         }
     }
 
-    fn drain(&mut self, walk: u32) {
+    /// Lines up a node and all it needs.
+    fn visit(&mut self, node: &Arc<Node>, walk: u32) {
+        if let Source::Op(_) = &node.source {
+            self.stack.push(Visit::Enter(node.clone()));
+        } else if Self::position(node, walk).is_none() {
+            self.put_leaf(node.clone(), walk);
+        }
         while let Some(visit) = self.stack.pop() {
             match visit {
-                Visit::Enter(node) => {
-                    if Self::position(&node, walk).is_some() {
-                        continue;
-                    }
-                    node.mark.store((walk as u64) << 32 | ENTERED as u64, Ordering::Relaxed);
-                    let state = node.state();
-                    let known = state.values.iter().all(Option::is_some);
-                    // A computed value keeps its operands only while a gradient may still be taken through it.
-                    let open = known && !state.inputs.is_empty();
-                    self.passed |= open;
-                    if matches!(node.source, Source::Numbers(_)) || known && !(open && self.again) {
-                        drop(state);
-                        self.leave(node, true, walk);
-                        continue;
-                    }
-                    self.differentiates |= matches!(node.source, Source::Op(Op::Backward(_)));
-                    self.stack.push(Visit::Leave(node.clone()));
-                    for input in state.inputs.iter().rev() {
-                        self.stack.push(Visit::Enter(input.node.clone()));
-                    }
+                Visit::Enter(node) => self.enter(node, walk),
+                Visit::Leave(node) => {
+                    self.put_op(&node, &node.state().inputs, walk);
+                    self.nodes.push(node);
                 }
-                Visit::Leave(node) => self.leave(node, false, walk),
             }
         }
     }
 
-    fn leave(&mut self, node: Arc<Node>, leaf: bool, walk: u32) {
-        let index = self.nodes.len() as u32;
-        node.mark.store((walk as u64) << 32 | index as u64, Ordering::Relaxed);
-        self.starts.push(self.words.0.len());
-        let mut inside = 0;
-        if leaf {
-            let kind = match &node.source {
-                Source::Op(_) | Source::Data | Source::Variable(_) => 1u32,
-                Source::Cell(_) => 2,
-                Source::Numbers(_) => 3,
-            };
-            self.words.write_u32(kind << 1 | node.requires_grad as u32);
-            node.device.hash(&mut self.words);
-            for meta in &node.outputs {
-                self.words.write_usize(meta.shape.len() << 8 | meta.dtype as usize);
-                self.words.0.extend(meta.shape.iter().map(|&n| n as u64));
-            }
-            if let Source::Cell(version) = &node.source
-                && let Some(inner) = version.cell.upgrade()
-            {
-                let cell = Cell(inner);
-                let state = cell.state();
-                inside += Arc::ptr_eq(&state.leaf.node, &node) as u32;
-                let staged = state.staged.is_some();
-                drop(state);
-                if staged {
-                    self.note_write(&cell, walk);
-                }
-            }
-        } else {
-            if let Source::Op(op) = &node.source {
-                self.words.write_u32(4 << 1 | node.requires_grad as u32);
-                op.hash(&mut self.words);
-            }
-            let state = node.state();
-            self.words.write_usize(state.inputs.len());
-            for input in &state.inputs {
-                let at = Self::position(&input.node, walk).unwrap_or(0);
-                self.inside[at as usize] += 1;
-                self.words.write_u64((at as u64) << 16 | input.out as u64);
+    /// Sends the walk to the operands of a node that must be computed.
+    fn enter(&mut self, node: Arc<Node>, walk: u32) {
+        if Self::position(&node, walk).is_some() {
+            return;
+        }
+        let state = node.state();
+        let known = node.is_known();
+        // A computed value keeps its operands only while a gradient may still be taken through it.
+        let open = known && !state.inputs.is_empty();
+        self.passed |= open;
+        if known && !(open && self.again) {
+            drop(state);
+            return self.put_leaf(node, walk);
+        }
+        node.mark.store((walk as u64) << 32 | ENTERED as u64, Ordering::Relaxed);
+        self.differentiates |= matches!(node.source, Source::Op(Op::Backward(_)));
+        // What is not computed by an op is put in the line by the first that uses it. Several results of one node often
+        // stand together, as the gradients of an optimizer's step do.
+        let first = self.stack.len();
+        for Tensor { node: operand, .. } in state.inputs.iter().rev() {
+            let again = matches!(self.stack[first..].last(), Some(Visit::Enter(last)) if Arc::ptr_eq(last, operand));
+            if matches!(operand.source, Source::Op(_)) && !again && Self::position(operand, walk).is_none() {
+                self.stack.push(Visit::Enter(operand.clone()));
             }
         }
-        self.nodes.push(node);
+        if self.stack.len() > first {
+            drop(state);
+            self.stack.insert(first, Visit::Leave(node));
+        } else {
+            self.put_op(&node, &state.inputs, walk);
+            drop(state);
+            self.nodes.push(node);
+        }
+    }
+
+    /// The next place in the line.
+    fn place(&mut self, node: &Node, leaf: bool, inside: u32, walk: u32) {
+        let index = self.leaf.len() as u64;
+        node.mark.store((walk as u64) << 32 | index, Ordering::Relaxed);
         self.leaf.push(leaf);
         self.inside.push(inside);
+        self.starts.push(self.words.0.len());
+    }
+
+    fn put_leaf(&mut self, node: Arc<Node>, walk: u32) {
+        let kind = match &node.source {
+            Source::Op(_) | Source::Data | Source::Variable(_) => 1u32,
+            Source::Cell(_) => 2,
+            Source::Numbers(_) => 3,
+        };
+        let mut inside = 0;
+        if let Source::Cell(version) = &node.source
+            && let Some(inner) = version.cell.upgrade()
+        {
+            let cell = Cell(inner);
+            let state = cell.state();
+            inside = Arc::ptr_eq(&state.leaf.node, &node) as u32;
+            if state.staged.is_some() {
+                self.note_write(&cell, walk);
+            }
+        }
+        self.place(&node, true, inside, walk);
+        self.words.write_u32(kind << 1 | node.requires_grad as u32);
+        node.device.hash(&mut self.words);
+        for meta in &node.outputs {
+            self.words.write_usize(meta.shape.len() << 8 | meta.dtype as usize);
+            self.words.0.extend(meta.shape.iter().map(|&n| n as u64));
+        }
+        self.nodes.push(node);
+    }
+
+    /// Puts a computed node in the line, after those of its operands that are not there yet; the caller adds the node
+    /// itself to the list.
+    fn put_op(&mut self, node: &Node, inputs: &[Tensor], walk: u32) {
+        for input in inputs {
+            if Self::position(&input.node, walk).is_none() {
+                self.put_leaf(input.node.clone(), walk);
+            }
+        }
+        self.place(node, false, 0, walk);
+        if let Source::Op(op) = &node.source {
+            self.words.write_u32(4 << 1 | node.requires_grad as u32);
+            op.hash(&mut self.words);
+        }
+        self.words.write_usize(inputs.len());
+        for input in inputs {
+            let at = Self::position(&input.node, walk).unwrap_or(0);
+            self.inside[at as usize] += 1;
+            self.words.write_u64((at as u64) << 16 | input.out as u64);
+        }
     }
 
     /// What was asked, and every node in the line that somebody outside still holds: it could otherwise
@@ -228,10 +277,11 @@ impl Trace {
             if self.leaf[index] || !self.held(index) {
                 continue;
             }
-            let state = self.nodes[index].state();
-            for (out, value) in state.values.iter().enumerate() {
+            self.outside.push(index);
+            let node = &self.nodes[index];
+            for out in 0..node.outputs.len() {
                 let root = At { node: index as u32, out: out as u32 };
-                if value.is_none() && !self.roots.contains(&root) {
+                if node.value(out).is_none() && !self.roots.contains(&root) {
                     self.roots.push(root);
                 }
             }

@@ -7,10 +7,9 @@
 use crate::cpu::kernel::Kernel;
 use crate::cuda::{Gpu, GpuKernel};
 use crate::graph::ir::Operand;
-use crate::graph::node::Metas;
+use crate::graph::node::{self, Metas};
 use crate::tensor::{DType, Meta, Tensor};
 use crate::{Error, Result};
-use smallvec::SmallVec;
 use std::fmt::Debug;
 
 /// What the engine asks of an op.
@@ -141,7 +140,7 @@ impl At<'_> {
 
 /// One result of this meta.
 pub(crate) fn one(meta: Meta) -> Result<Metas> {
-    Ok(SmallVec::from_buf([meta]))
+    Ok(node::one(meta))
 }
 
 /// A kernel that is generic over f32 and f64, for the element type at hand (16-bit floats come as f32).

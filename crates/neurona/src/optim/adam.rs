@@ -92,7 +92,7 @@ impl Optimizer for Adam {
     fn stage(&mut self) -> Result<Vec<Cell>> {
         let ((b1, b2), eps) = (self.betas, self.eps);
         self.slots.stage(AdamStep { options: self.options }, self.kinds().len(), |step, lr, decay| {
-            vec![lr, b1, b2, eps, decay, step as f64]
+            [lr, b1, b2, eps, decay, step as f64]
         })
     }
 

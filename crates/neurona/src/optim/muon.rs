@@ -164,7 +164,9 @@ impl Optimizer for Muon {
         for (i, gradient) in self.slots.due() {
             let parameter = self.slots.parameters[i].cell().clone();
             let momentum = self.slots.state(i, 1)?[0].clone();
-            let [value, moved] = no_grad(|| self.update(i, &parameter.get()?, &gradient, &momentum.get()?))?;
+            let value = parameter.get()?;
+            let state = momentum.get_on(value.device())?;
+            let [value, moved] = no_grad(|| self.update(i, &value, &gradient, &state))?;
             parameter.stage(value)?;
             momentum.stage(moved)?;
             written.extend([parameter, momentum]);

@@ -78,7 +78,7 @@ impl Optimizer for RmsProp {
         let options = Options { centered: self.centered, momentum: self.momentum != 0.0, maximize: false };
         let (alpha, eps, momentum) = (self.alpha, self.eps, self.momentum);
         let states = self.kinds().len();
-        self.slots.stage(RmsPropStep { options }, states, |_, lr, decay| vec![lr, alpha, eps, decay, momentum])
+        self.slots.stage(RmsPropStep { options }, states, |_, lr, decay| [lr, alpha, eps, decay, momentum])
     }
 
     by_slots!();

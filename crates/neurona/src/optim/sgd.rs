@@ -78,7 +78,7 @@ impl Optimizer for Sgd {
         let options = Options { momentum: self.momentum != 0.0, nesterov: self.nesterov, maximize: self.maximize };
         let (momentum, dampening) = (self.momentum, self.dampening);
         self.slots.stage(SgdStep { options }, options.momentum as usize, |step, lr, decay| {
-            vec![lr, momentum, dampening, decay, step as f64]
+            [lr, momentum, dampening, decay, step as f64]
         })
     }
 

@@ -3,12 +3,13 @@
 use super::Group;
 use crate::graph::cell::Cell;
 use crate::graph::engine;
+use crate::graph::node::Inputs;
 use crate::io::StateDict;
 use crate::nn::Parameter;
 use crate::ops::Op;
 use crate::tensor::{DType, Meta, Number, no_grad};
 use crate::{Error, Result, Tensor};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
 pub(super) struct Slots {
     pub parameters: Vec<Parameter>,
@@ -69,47 +70,46 @@ impl Slots {
             let value = self.parameters[i].get()?;
             self.state[i].push(Cell::zeros(value.meta().clone(), value.device())?);
         }
-        // The model may have been moved since.
-        let device = self.parameters[i].get()?.device();
-        self.state[i].iter().try_for_each(|cell| cell.to(device))?;
         Ok(&self.state[i])
     }
 
     /// Stages one update of all parameters that have a gradient: `states` cells of state each, and the numbers
     /// that `numbers` gives for the count of steps (the first is 1), the learning rate and the weight decay.
-    pub fn stage(
+    pub fn stage<const N: usize>(
         &mut self,
         op: impl Into<Op>,
         states: usize,
-        numbers: impl Fn(u64, f64, f64) -> Vec<f64>,
+        numbers: impl Fn(u64, f64, f64) -> [f64; N],
     ) -> Result<Vec<Cell>> {
         let op = op.into();
         // Parameters that were frozen for a while have taken fewer steps; the rest of a group goes in one sweep.
-        let mut sweeps: BTreeMap<(usize, u64), Vec<(usize, Tensor)>> = BTreeMap::new();
-        for (i, gradient) in self.due() {
-            sweeps.entry((self.group[i], self.steps[i])).or_default().push((i, gradient));
-        }
-        let mut written = Vec::new();
-        for ((_, step), sweep) in sweeps {
-            let mut operands = Vec::with_capacity(sweep.len() * (2 + states) + 1);
-            let first = written.len();
-            let (lr, decay) = self.rates(sweep[0].0);
-            for (i, gradient) in sweep {
+        let mut due = self.due();
+        due.sort_by_key(|(i, _)| (self.group[*i], self.steps[*i]));
+        let mut written = Vec::with_capacity(due.len() * (1 + states));
+        let mut due = due.into_iter().peekable();
+        while let Some((first, _)) = due.peek() {
+            let (first, begin) = (*first, written.len());
+            let together =
+                |i: usize, slots: &Slots| (slots.group[i], slots.steps[i]) == (slots.group[first], slots.steps[first]);
+            let mut operands = Inputs::with_capacity(due.len() * (2 + states) + 1);
+            while let Some((i, gradient)) = due.next_if(|(i, _)| together(*i, self)) {
                 let parameter = self.parameters[i].cell().clone();
-                operands.extend([parameter.get()?, gradient]);
+                let value = parameter.get()?;
+                let device = value.device();
+                operands.extend([value, gradient]);
                 written.push(parameter);
                 for cell in self.state(i, states)? {
-                    operands.push(cell.get()?);
+                    // The model may have been moved since the state was made.
+                    operands.push(cell.get_on(device)?);
                     written.push(cell.clone());
                 }
             }
-            let numbers = numbers(step, lr, decay);
-            let meta = Meta::new([numbers.len()], DType::F64);
-            operands.push(Tensor::numbers(numbers.into_iter().map(Number::Float), meta));
-            let operands: Vec<&Tensor> = operands.iter().collect();
-            let results = no_grad(|| Tensor::apply_all(op.clone(), &operands))?;
-            for (cell, value) in written[first..].iter().zip(results) {
-                cell.stage(value)?;
+            let (lr, decay) = self.rates(first);
+            let numbers = numbers(self.steps[first], lr, decay);
+            operands.push(Tensor::numbers(numbers.map(Number::Float), Meta::new([N], DType::F64)));
+            let node = no_grad(|| Tensor::add_node(op.clone(), operands))?;
+            for (out, cell) in written[begin..].iter().enumerate() {
+                cell.stage(Tensor { node: node.clone(), out })?;
             }
         }
         Ok(written)

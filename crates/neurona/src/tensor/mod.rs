@@ -98,7 +98,12 @@ impl Drop for Scope {
 /// The module and line that an op is being built for.
 #[track_caller]
 pub(crate) fn here() -> Place {
-    let caller = Some(Location::caller());
+    called_at(Location::caller())
+}
+
+/// The same for a line that was noted before. Most ops need it only when they fail.
+pub(crate) fn called_at(caller: &'static Location<'static>) -> Place {
+    let caller = Some(caller);
     PLACES.with_borrow(|stack| match stack.last() {
         Some(place) => Place { module: place.module.clone(), caller: place.caller.or(caller) },
         None => Place { module: None, caller },
@@ -108,17 +113,17 @@ pub(crate) fn here() -> Place {
 impl Tensor {
     /// Adds an op's node; its results' shapes are checked now, at the caller's line.
     #[track_caller]
-    fn add_node(op: Op, inputs: &[&Tensor]) -> Result<Arc<Node>> {
+    pub(crate) fn add_node(op: Op, inputs: Inputs) -> Result<Arc<Node>> {
         let place = here();
-        let metas: SmallVec<[&Meta; 4]> = inputs.iter().map(|t| t.meta()).collect();
-        let checked = op.outputs(&metas).and_then(|outputs| {
-            outputs.iter().try_for_each(|meta| create::checked(op.name(), &meta.shape))?;
-            Ok(outputs)
-        });
-        let outputs = match checked {
+        let metas: SmallVec<[&Meta; 32]> = inputs.iter().map(|t| t.meta()).collect();
+        let outputs = match op.outputs(&metas) {
             Ok(outputs) => outputs,
             Err(e) => return Err(e.at(place)),
         };
+        drop(metas);
+        if let Err(e) = outputs.iter().try_for_each(|meta| create::checked(op.name(), &meta.shape)) {
+            return Err(e.at(place));
+        }
         let requires_grad = GRAD.get() && inputs.iter().any(|t| t.node.requires_grad);
         let device = inputs.iter().find_map(|t| t.node.device);
         if let Some(stray) = inputs.iter().find(|t| t.node.device.is_some() && t.node.device != device) {
@@ -126,22 +131,20 @@ impl Tensor {
             let problem = format!("operands are on {one} and on {other}; move one with `to`");
             return Err(Error::op(op.name(), problem).at(place));
         }
-        let mut operands = Inputs::with_capacity(inputs.len());
-        inputs.iter().for_each(|t| operands.push((*t).clone()));
-        Ok(Node::new(Source::Op(op), operands, outputs, device, requires_grad, place))
+        Ok(Node::new(Source::Op(op), inputs, outputs, device, requires_grad, place))
     }
 
     /// All results of an op.
     #[track_caller]
     pub(crate) fn apply_all(op: impl Into<Op>, inputs: &[&Tensor]) -> Result<SmallVec<[Tensor; 2]>> {
-        let node = Self::add_node(op.into(), inputs)?;
+        let node = Self::add_node(op.into(), operands(inputs))?;
         Ok((0..node.outputs.len()).map(|out| Tensor { node: node.clone(), out }).collect())
     }
 
     /// The first result of an op.
     #[track_caller]
     pub(crate) fn apply(op: impl Into<Op>, inputs: &[&Tensor]) -> Result<Tensor> {
-        Ok(Tensor { node: Self::add_node(op.into(), inputs)?, out: 0 })
+        Ok(Tensor { node: Self::add_node(op.into(), operands(inputs))?, out: 0 })
     }
 
     /// An error of a method made of several ops, at the caller's line.
@@ -202,8 +205,8 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
-        let place = here();
-        let storage = engine::value(self).map_err(|e| e.at(place))?;
+        let caller = Location::caller();
+        let storage = engine::value(self).map_err(|e| e.at(called_at(caller)))?;
         let n = self.numel();
         Ok(with_storage_type!(self.dtype(), S => {
             storage.read::<S>()[..n].iter().map(|x| T::from_number(x.to_number())).collect()
@@ -221,8 +224,8 @@ impl Tensor {
         if self.numel() != 1 {
             return Err(self.error("item", "only a tensor with one element has an item; use to_vec or a reduction"));
         }
-        let place = here();
-        let storage = engine::value(self).map_err(|e| e.at(place))?;
+        let caller = Location::caller();
+        let storage = engine::value(self).map_err(|e| e.at(called_at(caller)))?;
         Ok(with_storage_type!(self.dtype(), S => T::from_number(storage.read::<S>()[0].to_number())))
     }
 
@@ -304,36 +307,38 @@ impl Tensor {
         if !self.node.requires_grad {
             return Err(self.error("backward", "nothing it depends on requires a gradient"));
         }
-        let place = here();
-        let found = engine::trainable(self).map_err(|e| e.at(place))?;
+        let caller = Location::caller();
+        let found = engine::trainable(self).map_err(|e| e.at(called_at(caller)))?;
         if self.node.spent.swap(true, Ordering::Relaxed) {
             return Err(self.error("backward", "was already called on this loss; compute the loss again"));
         }
-        let leaves: Vec<Tensor> = found.iter().map(|(_, leaf)| leaf.clone()).collect();
-        let gradients = self.differentiate(&leaves)?;
+        let inputs = std::iter::once(self).chain(found.iter().map(|(_, leaf)| leaf)).cloned().collect();
+        let node = no_grad(|| Tensor::add_node(Backward.into(), inputs))?;
+        let gradient = |out: usize| Tensor { node: node.clone(), out };
         // A gradient that is still pending runs first, so that graphs do not pile up.
         let pending: Vec<Tensor> = found.iter().filter_map(|(slot, _)| slot.get()).collect();
         if !pending.is_empty() {
             engine::force(&pending, &[])?;
         }
         drop(pending);
-        for ((slot, _), gradient) in found.iter().zip(&gradients) {
-            slot.set(match slot.get() {
-                Some(old) => no_grad(|| old.add(gradient))?,
-                None => gradient.clone(),
-            });
+        for (out, (slot, _)) in found.iter().enumerate() {
+            if let Some(old) = slot.get_or_set(gradient(out)) {
+                slot.set(no_grad(|| old.add(&gradient(out)))?);
+            }
         }
         // A variable owns its gradient, and a pending gradient its variable: computing it now lets both go.
-        if leaves.iter().any(|leaf| matches!(leaf.node.source, Source::Variable(_))) {
+        if found.iter().any(|(_, leaf)| matches!(leaf.node.source, Source::Variable(_))) {
+            let gradients: Vec<Tensor> = (0..found.len()).map(gradient).collect();
             engine::force(&gradients, &[])?;
         }
         Ok(())
     }
+}
 
-    /// The gradients of this scalar by the tensors given, which it must depend on through ops.
-    #[track_caller]
-    pub(crate) fn differentiate(&self, by: &[Tensor]) -> Result<SmallVec<[Tensor; 2]>> {
-        let inputs: SmallVec<[&Tensor; 8]> = std::iter::once(self).chain(by).collect();
-        no_grad(|| Tensor::apply_all(Backward, &inputs))
-    }
+/// Operands that their callers keep.
+#[inline]
+fn operands(inputs: &[&Tensor]) -> Inputs {
+    let mut list = Inputs::with_capacity(inputs.len());
+    inputs.iter().for_each(|t| list.push((*t).clone()));
+    list
 }

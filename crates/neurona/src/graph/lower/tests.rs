@@ -149,7 +149,10 @@ fn a_loss_and_its_gradient_are_one_pass() -> Result<()> {
         let (scale, share) = (graph.leaf(&[], DType::F32), graph.leaf(&[], DType::F32));
         graph.op(Mul, &[scale, share])
     })?;
-    assert_eq!(graph.steps(&[loss, gradient], None)?, ["mul", "cross_entropy·grad"]);
+    for device in [Device::Cpu, Device::Cuda(0)] {
+        let graph = Graph(graph.0.clone());
+        assert_eq!(graph.steps_on(device, &[loss, gradient], None)?, ["mul", "cross_entropy·grad"]);
+    }
     Ok(())
 }
 

@@ -129,9 +129,8 @@ impl Operation for Conv2d {
     }
     fn outputs(&self, inputs: &[&Meta]) -> Result<Metas> {
         let (x, w) = (inputs[0], inputs[1]);
-        let mut operands = vec![("input", x), ("weight", w)];
-        operands.extend(inputs.get(2).map(|b| ("bias", *b)));
-        let wrong = |problem: String| Error::operands("conv2d", problem, &operands);
+        let operands = || ["input", "weight", "bias"].into_iter().zip(inputs.iter().copied()).collect::<Vec<_>>();
+        let wrong = |problem: String| Error::operands("conv2d", problem, &operands());
         let g = self.options.check(x, w).map_err(wrong)?;
         // Mixed precision rounds f32 filters while it packs them.
         let fits = |m: &Meta| m.dtype == x.dtype || x.dtype.compute() != x.dtype && m.dtype == DType::F32;

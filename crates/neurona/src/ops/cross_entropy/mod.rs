@@ -1,5 +1,6 @@
 //! Cross-entropy of logits with class numbers: log-softmax and negative log-likelihood in one pass.
 
+mod both;
 mod composed;
 pub(crate) mod cpu;
 mod cuda;
@@ -52,8 +53,8 @@ pub(crate) struct CrossEntropyGrad {
     pub to: Option<DType>,
 }
 
-/// Loss and gradient in one pass, as the lowering pass joins them for GPUs. Operands: logits, targets, dloss. Results:
-/// those of the loss, dlogits.
+/// Loss and gradient in one step, as the lowering pass joins them. Operands: logits, targets, dloss. Results: those of
+/// the loss, dlogits.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct CrossEntropyBoth {
     pub gradient: CrossEntropyGrad,
@@ -127,6 +128,10 @@ impl Operation for CrossEntropyBoth {
         results.extend(self.gradient.outputs(inputs)?);
         Ok(results)
     }
+    fn cpu(&self, inputs: &[Operand], _outputs: &[Operand]) -> Result<Box<dyn Kernel>> {
+        let x = &inputs[0].meta;
+        Ok(float_kernel!(x.dtype, T => both::Both::<T>::new(x.shape[0], x.shape[1], self.gradient.of.options())))
+    }
     fn cuda(&self, inputs: &[Operand], outputs: &[Operand], gpu: &Gpu) -> Result<GpuKernel> {
         cuda::both(&self.gradient.of, inputs, outputs, gpu)
     }
@@ -177,8 +182,7 @@ impl Tensor {
     #[track_caller]
     pub(crate) fn check_classes(&self, op: &'static str, target: &Tensor, options: &CrossEntropyOptions) -> Result<()> {
         let classes = self.shape()[1];
-        let state = target.node.state();
-        let Some(targets) = state.values[target.out].as_ref().filter(|s| s.device() == Device::Cpu) else {
+        let Some(targets) = target.node.value(target.out).filter(|s| s.device() == Device::Cpu) else {
             return Ok(());
         };
         let valid = |t: i64| t == options.ignore_index || (0..classes as i64).contains(&t);

@@ -152,9 +152,8 @@ impl Tensor {
     #[track_caller]
     pub(crate) fn places_exist(&self, op: &'static str, dim: usize, index: &Tensor) -> Result<()> {
         let size = self.shape()[dim];
-        let state = index.node.state();
         // On a GPU it would mean waiting for the GPU: there such places give NaN, as they do when they are computed.
-        let Some(places) = state.values[index.out].as_ref().filter(|s| s.device() == Device::Cpu) else {
+        let Some(places) = index.node.value(index.out).filter(|s| s.device() == Device::Cpu) else {
             return Ok(());
         };
         let outside = |place: &&i64| !(0..size as i64).contains(*place);

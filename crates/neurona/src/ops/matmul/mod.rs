@@ -11,8 +11,9 @@ use crate::cuda::choice::choose;
 use crate::cuda::{Gpu, GpuKernel};
 use crate::graph::ir::Operand;
 use crate::graph::node::Metas;
-use crate::tensor::{DType, Meta, Shape, Tensor, here};
+use crate::tensor::{DType, Meta, Shape, Tensor, called_at, here};
 use crate::{Error, Result};
+use std::panic::Location;
 
 /// A product of matrices `[rows, columns]`, or of batches of them `[batch, rows, columns]`, either of which may
 /// be stored transposed; a batch of 1 serves all. A third operand is a bias added to each row.
@@ -225,9 +226,10 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn linear(&self, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
-        let place = here();
+        let caller = Location::caller();
         let wrong = |problem: String| {
-            Error::operands("linear", problem, &[("input", self.meta()), ("weight", weight.meta())]).at(place.clone())
+            let operands = [("input", self.meta()), ("weight", weight.meta())];
+            Error::operands("linear", problem, &operands).at(called_at(caller))
         };
         let &[out, inner] = &weight.shape()[..] else {
             return Err(wrong("the weight must be [out, in]".into()));

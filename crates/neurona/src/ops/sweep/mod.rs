@@ -71,7 +71,7 @@ impl Sweep {
 
 /// The results of a step whose parameters have this many operands each: all but the gradients.
 pub(crate) fn outputs(inputs: &[&Meta], operands: usize) -> Result<Metas> {
-    let mut results = Metas::new();
+    let mut results = Metas::with_capacity(inputs.len());
     for group in inputs[..inputs.len() - 1].chunks(operands) {
         // Mixed precision gives 16-bit gradients to parameters in f32.
         let fits = |(i, m): (usize, &&Meta)| {

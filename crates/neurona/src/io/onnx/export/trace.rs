@@ -36,10 +36,8 @@ impl Line {
             let operands: Vec<Tensor> = match is_input {
                 true => Vec::new(),
                 false => {
-                    let state = node.state();
                     // A value that is there already, of a parameter for instance, needs nothing else.
-                    let known = state.values.iter().all(Option::is_some);
-                    if known { Vec::new() } else { state.inputs.to_vec() }
+                    if node.is_known() { Vec::new() } else { node.state().inputs.to_vec() }
                 }
             };
             if !entered && !operands.is_empty() {
@@ -165,7 +163,7 @@ impl<'a> Trace<'a> {
 
     /// The value of a node that is the same whatever the input.
     pub fn constant(&self, node: usize) -> Result<Arc<Storage>> {
-        let value = |line: &Line| line.nodes[node].state().values[0].clone();
+        let value = |line: &Line| line.nodes[node].value(0).cloned();
         let bytes = self.node(node).outputs[0].bytes();
         let mut first: Option<Arc<Storage>> = None;
         for line in &self.lines {

@@ -64,7 +64,7 @@ impl Call<'_> {
 
 /// Whether a tensor's elements are there already.
 pub(super) fn is_known(x: &Tensor) -> bool {
-    matches!(x.node.source, Source::Numbers(_)) || x.node.state().values.get(x.out).is_some_and(Option::is_some)
+    matches!(x.node.source, Source::Numbers(_)) || x.node.value(x.out).is_some()
 }
 
 /// An operator of one result.
