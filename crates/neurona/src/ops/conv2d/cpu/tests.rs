@@ -264,7 +264,7 @@ fn error(
 
 /// All passes in Winograd's way.
 fn check_winograd(g: Geometry) {
-    let (x, y, weight) = (g.n * g.h * g.w * g.c, g.n * g.oh() * g.ow() * g.k, g.k * g.c * 9);
+    let (x, y, weight) = (g.n * g.h * g.w * g.c, g.n * g.oh() * g.ow() * g.k, g.k * g.group_c() * 9);
     let activation = Activation::Relu;
     let pass = winograd::Pass::Forward { bias: true, scaled: false, activation };
     let fast = Forward::new(g, true, false, activation).by(Winograd::possible(g, pass));
@@ -309,6 +309,10 @@ fn winograd_ways() {
         check_winograd(Geometry { padding: [padding, padding], ..square(n, c, size, k, 3) });
     }
     check_winograd(Geometry { padding: [1, 2], w: 5, ..square(2, 19, 11, 21, 3) });
+    // Groups whose channels begin in the middle of registers, and groups of more channels than are transformed at once.
+    for (groups, c, size, k) in [(2, 48, 13, 48), (4, 25, 14, 25), (3, 17, 9, 40), (2, 70, 6, 100), (5, 2, 7, 3)] {
+        check_winograd(Geometry { padding: [1, 1], groups, ..square(3, groups * c, size, groups * k, 3) });
+    }
 }
 
 /// The images of a convolution that measures, and the statistics of all its parts.
@@ -383,6 +387,7 @@ fn statistics_of_every_way() {
     for (n, c, size, k, padding) in [(2, 64, 32, 64, 1), (3, 16, 9, 33, 0), (5, 17, 4, 16, 2), (3, 300, 5, 307, 1)] {
         check_statistics(Geometry { padding: [padding, padding], ..square(n, c, size, k, 3) }, true);
     }
+    check_statistics(Geometry { padding: [1, 1], groups: 3, ..square(2, 75, 14, 99, 3) }, true);
     for channels in [3, 16, 37, 96] {
         let g = Geometry { padding: [1, 1], groups: channels, ..square(3, channels, 13, channels, 3) };
         check_statistics(g, false);
