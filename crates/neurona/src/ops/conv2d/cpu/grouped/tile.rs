@@ -450,7 +450,7 @@ unsafe fn all_rows<V: Vector, const R: usize, const S: usize, const MOVES: bool>
 #[inline(always)]
 unsafe fn lines<V: Vector, const MOVES: bool>(t: &Lines<'_>) {
     debug_assert!(slides(t.columns));
-    // So many rows at once that their sums, fifteen registers at most for all that is in use, stay in registers.
+    // So many rows at once that their sums stay in sixteen registers.
     let at_once = if t.columns == 3 { 3 } else { 2 };
     for rows in t.rows.chunks(at_once) {
         // SAFETY: the caller's promise.
