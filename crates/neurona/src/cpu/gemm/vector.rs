@@ -29,6 +29,8 @@ pub(crate) trait Vector: Copy {
     unsafe fn mul_add(self, x: Self, sum: Self) -> Self;
     /// Lane-wise maximum; `x` where either is not a number.
     unsafe fn max(self, x: Self) -> Self;
+    /// Lane `i` is the lane that the `i`-th number at `lanes` names; all are below [`Self::LANES`].
+    unsafe fn permute(self, lanes: *const i32) -> Self;
     /// The sum over lanes of each of four registers.
     unsafe fn sums(v: [Self; 4]) -> [f32; 4];
 }
@@ -86,6 +88,11 @@ impl Vector for Lanes {
     #[inline(always)]
     unsafe fn max(self, x: Self) -> Self {
         Lanes(std::array::from_fn(|i| if self.0[i] > x.0[i] { self.0[i] } else { x.0[i] }))
+    }
+    #[inline(always)]
+    unsafe fn permute(self, lanes: *const i32) -> Self {
+        // SAFETY: the caller has four numbers at `lanes`.
+        Lanes(std::array::from_fn(|i| self.0[unsafe { *lanes.add(i) } as usize % 4]))
     }
     #[inline(always)]
     unsafe fn sums(v: [Self; 4]) -> [f32; 4] {
@@ -222,6 +229,11 @@ mod x86 {
             }
         }
         #[inline(always)]
+        unsafe fn permute(self, lanes: *const i32) -> Self {
+            // SAFETY: AVX2, by the trait's contract; the caller has eight numbers at `lanes`.
+            Self(unsafe { _mm256_permutevar8x32_ps(self.0, _mm256_loadu_si256(lanes.cast())) })
+        }
+        #[inline(always)]
         unsafe fn sums(v: [Self; 4]) -> [f32; 4] {
             // SAFETY: AVX, by the trait's contract.
             unsafe { sums256([v[0].0, v[1].0, v[2].0, v[3].0]) }
@@ -252,6 +264,11 @@ mod x86 {
             unsafe { _mm256_mask_storeu_ps(p, ((1u32 << n) - 1) as __mmask8, self.0) }
         }
         #[inline(always)]
+        unsafe fn permute(self, lanes: *const i32) -> Self {
+            // SAFETY: AVX2, by the trait's contract; the caller has eight numbers at `lanes`.
+            Self(unsafe { _mm256_permutevar8x32_ps(self.0, _mm256_loadu_si256(lanes.cast())) })
+        }
+        #[inline(always)]
         unsafe fn sums(v: [Self; 4]) -> [f32; 4] {
             // SAFETY: AVX, by the trait's contract.
             unsafe { sums256([v[0].0, v[1].0, v[2].0, v[3].0]) }
@@ -280,6 +297,11 @@ mod x86 {
         unsafe fn store_part(self, p: *mut f32, n: usize) {
             // SAFETY: as above; masked lanes are not written.
             unsafe { _mm512_mask_storeu_ps(p, ((1u32 << n) - 1) as __mmask16, self.0) }
+        }
+        #[inline(always)]
+        unsafe fn permute(self, lanes: *const i32) -> Self {
+            // SAFETY: AVX-512, by the trait's contract; the caller has sixteen numbers at `lanes`.
+            Self(unsafe { _mm512_permutexvar_ps(_mm512_loadu_si512(lanes.cast()), self.0) })
         }
         #[inline(always)]
         unsafe fn sums(v: [Self; 4]) -> [f32; 4] {

@@ -4,9 +4,9 @@
 //! passes are matrix products whose operands are read where they lie, without an im2col copy.
 //! Only padding costs a copy, of the few rows that a task needs. Weights are OIHW outside.
 
-mod depthwise;
 mod few;
 mod forward;
+mod grouped;
 mod input_grad;
 mod measure;
 #[cfg(test)]

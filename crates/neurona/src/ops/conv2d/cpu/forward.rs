@@ -1,7 +1,7 @@
 //! Forward: output pixels are rows of the left operand, read through their windows; packed
 //! weights are the right operand.
 
-use super::depthwise::{Depthwise, Pass};
+use super::grouped::{Grouped, Pass};
 use super::measure::{Measure, WIDEST};
 use super::winograd::{self, Winograd};
 use super::{CACHE, Cut, Geometry, PIXELS, pad};
@@ -17,8 +17,8 @@ use std::ops::Range;
 /// asked, statistics of its channels in [`Forward::parts`], as batch normalisation takes them.
 pub struct Forward {
     g: Geometry,
-    /// Another way, for one filter a channel.
-    depthwise: Option<Depthwise>,
+    /// Another way, for few channels a group.
+    grouped: Option<Grouped>,
     /// Another way, for 3×3 filters and many tiles.
     winograd: Option<Winograd>,
     bias: bool,
@@ -67,8 +67,8 @@ impl Forward {
 
     /// How many parts of the pixels are measured: those of tasks.
     pub fn parts(&self) -> usize {
-        match (&self.depthwise, &self.winograd) {
-            (Some(depthwise), _) => depthwise.parts(),
+        match (&self.grouped, &self.winograd) {
+            (Some(grouped), _) => grouped.parts(),
             (_, Some(winograd)) => winograd.parts(),
             _ => self.cut.parts(),
         }
@@ -107,7 +107,7 @@ impl Forward {
         let at_once = (DEPTH / length.max(1)).max(1);
         Forward {
             g,
-            depthwise: Depthwise::new(g, Pass::Forward { bias, scaled, activation }),
+            grouped: Grouped::new(g, Pass::Forward { bias, scaled, activation }),
             winograd: Winograd::new(g, winograd::Pass::Forward { bias, scaled, activation }),
             bias,
             scaled,
@@ -326,7 +326,7 @@ impl Band {
     pub fn new(g: Geometry, bias: bool, scaled: bool, activation: Activation, rows: usize) -> Option<Self> {
         let cut = Cut { n: 1, rows, groups: 1, blocks: 1 };
         let forward = Forward::cut(g, bias, scaled, activation, cut, 1);
-        let usual = forward.depthwise.is_none() && forward.winograd.is_none();
+        let usual = forward.grouped.is_none() && forward.winograd.is_none();
         (usual && forward.workspace() <= WEIGHTS).then_some(Band(forward))
     }
 
@@ -380,8 +380,8 @@ impl Forward {
 
 impl Kernel for Forward {
     fn phases(&self) -> Vec<usize> {
-        if let Some(depthwise) = &self.depthwise {
-            return depthwise.phases();
+        if let Some(grouped) = &self.grouped {
+            return grouped.phases();
         }
         if let Some(winograd) = &self.winograd {
             return winograd.phases();
@@ -392,8 +392,8 @@ impl Kernel for Forward {
     }
 
     fn workspace(&self) -> usize {
-        if let Some(depthwise) = &self.depthwise {
-            return depthwise.workspace();
+        if let Some(grouped) = &self.grouped {
+            return grouped.workspace();
         }
         if let Some(winograd) = &self.winograd {
             return winograd.workspace();
@@ -402,7 +402,7 @@ impl Kernel for Forward {
     }
 
     fn scratch(&self) -> usize {
-        if self.depthwise.is_some() {
+        if self.grouped.is_some() {
             return 0;
         }
         if let Some(winograd) = &self.winograd {
@@ -414,8 +414,8 @@ impl Kernel for Forward {
     }
 
     fn prepared(&self) -> Option<Prepared> {
-        let way = match (&self.depthwise, &self.winograd) {
-            (Some(_), _) => "filters by channel",
+        let way = match (&self.grouped, &self.winograd) {
+            (Some(_), _) => "filters by lanes",
             (_, Some(winograd)) if winograd.filters_first() => "transformed filters",
             (_, Some(_)) => return None,
             _ if self.alone => return None,
@@ -427,10 +427,10 @@ impl Kernel for Forward {
     }
 
     fn run(&self, phase: usize, task: usize, io: &Io<'_>) {
-        if let Some(depthwise) = &self.depthwise {
-            depthwise.run(phase, task, io);
+        if let Some(grouped) = &self.grouped {
+            grouped.run(phase, task, io);
             if self.statistics && phase == 1 {
-                let (part, ranges) = depthwise.share(task);
+                let (part, ranges) = grouped.share(task);
                 self.measure(part, ranges, io);
             }
             return;

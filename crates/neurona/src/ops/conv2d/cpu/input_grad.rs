@@ -2,7 +2,7 @@
 //! added where its window lies. A task owns rows of the input and visits the output rows that
 //! reach them, so that strides waste nothing and no two tasks write the same place.
 
-use super::depthwise::{Depthwise, Pass};
+use super::grouped::{Grouped, Pass};
 use super::winograd::{self, Winograd};
 use super::{CACHE, Cut, Geometry};
 use crate::cpu::gemm::micro::{Start, Tile, widths};
@@ -14,8 +14,8 @@ use crate::cpu::kernel::{Buf, Io, Kernel, Prepared, share};
 /// `[k, c/groups, r, s]`; output `[n, h, w, c]`, overwritten.
 pub struct InputGrad {
     g: Geometry,
-    /// Another way, for one filter a channel.
-    depthwise: Option<Depthwise>,
+    /// Another way, for few channels a group.
+    grouped: Option<Grouped>,
     /// Another way, for 3×3 filters and many tiles.
     winograd: Option<Winograd>,
     /// Another way, for 1×1 filters and few pixels.
@@ -93,7 +93,7 @@ impl InputGrad {
         let pieces = (floats / 16_384).clamp(1, 64).div_ceil((panels.len() * g.groups).max(1));
         let mut grad = InputGrad {
             g,
-            depthwise: Depthwise::new(g, Pass::InputGrad),
+            grouped: Grouped::new(g, Pass::InputGrad),
             winograd: Winograd::new(g, winograd::Pass::InputGrad),
             product: g.few_points().then(|| {
                 let rows = |row: usize| MatLayout { row, col: 1, batch: 0 };
@@ -402,8 +402,8 @@ impl InputGrad {
 
 impl Kernel for InputGrad {
     fn phases(&self) -> Vec<usize> {
-        if let Some(depthwise) = &self.depthwise {
-            return depthwise.phases();
+        if let Some(grouped) = &self.grouped {
+            return grouped.phases();
         }
         if let Some(winograd) = &self.winograd {
             return winograd.phases();
@@ -417,8 +417,8 @@ impl Kernel for InputGrad {
     }
 
     fn workspace(&self) -> usize {
-        if let Some(depthwise) = &self.depthwise {
-            return depthwise.workspace();
+        if let Some(grouped) = &self.grouped {
+            return grouped.workspace();
         }
         if let Some(winograd) = &self.winograd {
             return winograd.workspace();
@@ -430,7 +430,7 @@ impl Kernel for InputGrad {
     }
 
     fn scratch(&self) -> usize {
-        if self.depthwise.is_some() {
+        if self.grouped.is_some() {
             return 0;
         }
         if let Some(winograd) = &self.winograd {
@@ -447,8 +447,8 @@ impl Kernel for InputGrad {
         if let Some(product) = &self.product {
             return product.prepared();
         }
-        let way = match (&self.depthwise, &self.winograd) {
-            (Some(_), _) => "filters by channel",
+        let way = match (&self.grouped, &self.winograd) {
+            (Some(_), _) => "turned filters by lanes",
             (_, Some(winograd)) if winograd.filters_first() => "turned and transformed filters",
             (_, Some(_)) => return None,
             _ if self.alone => return None,
@@ -460,8 +460,8 @@ impl Kernel for InputGrad {
     }
 
     fn run(&self, phase: usize, task: usize, io: &Io<'_>) {
-        if let Some(depthwise) = &self.depthwise {
-            return depthwise.run(phase, task, io);
+        if let Some(grouped) = &self.grouped {
+            return grouped.run(phase, task, io);
         }
         if let Some(winograd) = &self.winograd {
             return winograd.run(phase, task, io);

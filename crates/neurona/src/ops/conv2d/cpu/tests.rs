@@ -184,6 +184,44 @@ fn depthwise_sweep() {
 }
 
 #[test]
+fn few_channels_a_group() {
+    // Groups that fill registers and that do not; registers that are split among tasks; stride, and longer filters.
+    for (groups, from, to) in [(32, 4, 4), (5, 2, 2), (9, 3, 3), (16, 2, 4), (7, 5, 1), (33, 1, 2), (12, 8, 8)] {
+        let g = Geometry { padding: [1, 1], groups, ..square(2, groups * from, 9, groups * to, 3) };
+        check(g);
+        check(Geometry { stride: [2, 2], ..g });
+        check(Geometry { padding: [2, 2], r: 5, s: 5, ..g });
+    }
+    check(Geometry { padding: [1, 1], groups: 64, ..square(3, 256, 14, 256, 3) });
+    check(Geometry { groups: 40, ..square(2, 120, 6, 240, 1) });
+}
+
+#[test]
+fn few_channels_a_group_sweep() {
+    let mut state = 5u64;
+    let mut pick = |from: &[usize]| {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        from[(state >> 33) as usize % from.len()]
+    };
+    for _ in 0..300 {
+        let groups = pick(&[2, 3, 4, 7, 9, 16, 33]);
+        check(Geometry {
+            n: pick(&[0, 1, 2, 5]),
+            c: groups * pick(&[1, 2, 3, 4, 5, 8]),
+            h: pick(&[1, 2, 5, 7, 13]),
+            w: pick(&[1, 3, 6, 8, 14, 19]),
+            k: groups * pick(&[1, 2, 3, 4, 6, 8]),
+            r: pick(&[1, 2, 3, 5]),
+            s: pick(&[1, 3, 3, 4, 5]),
+            stride: [pick(&[1, 1, 2, 3]), pick(&[1, 1, 2, 3])],
+            padding: [pick(&[0, 1, 2, 6]), pick(&[0, 1, 2, 7])],
+            dilation: [pick(&[1, 1, 2]), pick(&[1, 1, 2, 3])],
+            groups,
+        });
+    }
+}
+
+#[test]
 fn sweep() {
     let mut state = 7u64;
     let mut pick = |from: &[usize]| {
@@ -226,7 +264,7 @@ fn error(
 
 /// All passes in Winograd's way.
 fn check_winograd(g: Geometry) {
-    let (x, y, weight) = (g.n * g.h * g.w * g.c, g.n * g.oh() * g.ow() * g.k, g.k * g.c * 9);
+    let (x, y, weight) = (g.n * g.h * g.w * g.c, g.n * g.oh() * g.ow() * g.k, g.k * g.group_c() * 9);
     let activation = Activation::Relu;
     let pass = winograd::Pass::Forward { bias: true, scaled: false, activation };
     let fast = Forward::new(g, true, false, activation).by(Winograd::possible(g, pass));
@@ -271,6 +309,10 @@ fn winograd_ways() {
         check_winograd(Geometry { padding: [padding, padding], ..square(n, c, size, k, 3) });
     }
     check_winograd(Geometry { padding: [1, 2], w: 5, ..square(2, 19, 11, 21, 3) });
+    // Groups whose channels begin in the middle of registers, and groups of more channels than are transformed at once.
+    for (groups, c, size, k) in [(2, 48, 13, 48), (4, 25, 14, 25), (3, 17, 9, 40), (2, 70, 6, 100), (5, 2, 7, 3)] {
+        check_winograd(Geometry { padding: [1, 1], groups, ..square(3, groups * c, size, groups * k, 3) });
+    }
 }
 
 /// The images of a convolution that measures, and the statistics of all its parts.
@@ -345,10 +387,15 @@ fn statistics_of_every_way() {
     for (n, c, size, k, padding) in [(2, 64, 32, 64, 1), (3, 16, 9, 33, 0), (5, 17, 4, 16, 2), (3, 300, 5, 307, 1)] {
         check_statistics(Geometry { padding: [padding, padding], ..square(n, c, size, k, 3) }, true);
     }
+    check_statistics(Geometry { padding: [1, 1], groups: 3, ..square(2, 75, 14, 99, 3) }, true);
     for channels in [3, 16, 37, 96] {
         let g = Geometry { padding: [1, 1], groups: channels, ..square(3, channels, 13, channels, 3) };
         check_statistics(g, false);
         check_statistics(Geometry { stride: [2, 2], ..g }, false);
+    }
+    for (groups, from, to) in [(32, 4, 4), (5, 3, 3), (9, 1, 2)] {
+        let g = Geometry { padding: [1, 1], groups, ..square(3, groups * from, 13, groups * to, 3) };
+        check_statistics(g, false);
     }
     let mut state = 11u64;
     let mut pick = |from: &[usize]| {

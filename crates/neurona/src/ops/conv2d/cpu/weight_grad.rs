@@ -2,7 +2,7 @@
 //! window under it. Channels are split among tasks, and parts of the batch are summed apart while
 //! that memory is small. The last phase adds the parts up and turns them into OIHW.
 
-use super::depthwise::{Depthwise, Pass};
+use super::grouped::{Grouped, Pass};
 use super::winograd;
 use super::{Cut, Geometry, pad};
 use crate::cpu::gemm::micro::{Start, Tile};
@@ -26,8 +26,8 @@ const COLUMNS: usize = 128;
 /// `[n, oh, ow, k]`; outputs `[k, c/groups, r, s]` and, when asked, the bias's `[k]`, overwritten.
 pub struct WeightGrad {
     g: Geometry,
-    /// Another way, for one filter a channel.
-    depthwise: Option<Depthwise>,
+    /// Another way, for few channels a group.
+    grouped: Option<Grouped>,
     /// Another way, for 3×3 filters and many tiles.
     winograd: Option<winograd::WeightGrad>,
     /// Another way, for 1×1 filters and few pixels, and its phases; the bias has one after them.
@@ -99,7 +99,7 @@ impl WeightGrad {
 
         let mut grad = WeightGrad {
             g,
-            depthwise: Depthwise::new(g, Pass::WeightGrad { with_bias }),
+            grouped: Grouped::new(g, Pass::WeightGrad { with_bias }),
             winograd: winograd::WeightGrad::new(g, with_bias),
             product: g.few_points().then(|| {
                 let rows = |row: usize| MatLayout { row, col: 1, batch: 0 };
@@ -481,8 +481,8 @@ impl WeightGrad {
 
 impl Kernel for WeightGrad {
     fn phases(&self) -> Vec<usize> {
-        if let Some(depthwise) = &self.depthwise {
-            return depthwise.phases();
+        if let Some(grouped) = &self.grouped {
+            return grouped.phases();
         }
         if let Some(winograd) = &self.winograd {
             return winograd.phases();
@@ -503,8 +503,8 @@ impl Kernel for WeightGrad {
     }
 
     fn workspace(&self) -> usize {
-        if let Some(depthwise) = &self.depthwise {
-            return depthwise.workspace();
+        if let Some(grouped) = &self.grouped {
+            return grouped.workspace();
         }
         if let Some(winograd) = &self.winograd {
             return winograd.workspace();
@@ -517,7 +517,7 @@ impl Kernel for WeightGrad {
     }
 
     fn scratch(&self) -> usize {
-        if self.depthwise.is_some() {
+        if self.grouped.is_some() {
             return 0;
         }
         if let Some(winograd) = &self.winograd {
@@ -531,8 +531,8 @@ impl Kernel for WeightGrad {
     }
 
     fn run(&self, phase: usize, task: usize, io: &Io<'_>) {
-        if let Some(depthwise) = &self.depthwise {
-            return depthwise.run(phase, task, io);
+        if let Some(grouped) = &self.grouped {
+            return grouped.run(phase, task, io);
         }
         if let Some(winograd) = &self.winograd {
             return winograd.run(phase, task, io);

@@ -64,15 +64,18 @@ pub(super) struct Winograd {
     statistics: bool,
     way: Way,
     grid: Grid,
+    groups: usize,
+    /// Channels of a group.
     c: usize,
     k: usize,
     /// Tiles that a task works on.
     block: usize,
     blocks: usize,
+    /// Panels of one group's output channels.
     panels: Vec<Panel>,
-    /// Columns of the panels with the zeros that fill the last.
+    /// Columns of these panels with the zeros that fill the last.
     packed_k: usize,
-    /// Parts of the panels, one task each and block.
+    /// Parts of the panels of all groups, one task each and block.
     panel_blocks: usize,
     /// Pieces of the phase that transforms the first operand: of each panel, or of all tiles.
     pieces: usize,
@@ -96,17 +99,21 @@ impl Winograd {
             return None;
         }
         let (size, out, c, k, padding) = match pass {
-            Pass::Forward { .. } => ([g.h, g.w], [g.oh(), g.ow()], g.c, g.k, g.padding),
-            Pass::InputGrad => ([g.oh(), g.ow()], [g.h, g.w], g.k, g.c, g.padding.map(|p| TAPS - 1 - p)),
+            Pass::Forward { .. } => ([g.h, g.w], [g.oh(), g.ow()], g.group_c(), g.group_k(), g.padding),
+            Pass::InputGrad => {
+                ([g.oh(), g.ow()], [g.h, g.w], g.group_k(), g.group_c(), g.padding.map(|p| TAPS - 1 - p))
+            }
         };
         let grid = Grid { n: g.n, size, out, padding };
         let total = grid.total();
         let (panels, packed_k) = (panels(k), packed_width(k));
         let widest = panels.iter().map(|p| p.width.columns).max()?;
         let tallest = panels.iter().map(|p| p.width.rows()).max()?;
-        let filters = POINTS * c * packed_k * size_of::<f32>();
-        let way = if filters > FILTERS { Way::Panels } else { Way::Blocks };
-        let row = if way == Way::Panels { GROUP.min(c) } else { c + APART };
+        let all_panels = g.groups * panels.len();
+        let filters = POINTS * g.groups * c * packed_k * size_of::<f32>();
+        // Tiles of several groups would not lie in whole groups of channels.
+        let way = if filters > FILTERS && g.groups == 1 { Way::Panels } else { Way::Blocks };
+        let row = if way == Way::Panels { GROUP.min(c) } else { g.groups * c + APART };
         let tasks = task_count(g.flops() as usize / 4);
         let most = match way {
             Way::Blocks => CACHE / (POINTS * size_of::<f32>() * (row + widest)),
@@ -119,10 +126,10 @@ impl Winograd {
         let (panel_blocks, pieces) = match way {
             // Each block of panels transforms the tiles again.
             Way::Blocks => {
-                let pieces = (POINTS * c * k / 65_536).clamp(1, 64).div_ceil(panels.len());
-                (tasks.min(16).div_ceil(blocks).clamp(1, panels.len().min(4)), pieces.clamp(1, c))
+                let pieces = (POINTS * g.groups * c * k / 65_536).clamp(1, 64).div_ceil(all_panels);
+                (tasks.min(16).div_ceil(blocks).clamp(1, all_panels.min(4)), pieces.clamp(1, c))
             }
-            Way::Panels => (panels.len(), (POINTS * c * total / 65_536).clamp(1, 64).min(total)),
+            Way::Panels => (all_panels, (POINTS * c * total / 65_536).clamp(1, 64).min(total)),
         };
         let a_rows = (0..block).map(|tile| tile * row).collect();
         let c_rows = panels.iter().map(|p| (0..block).map(|tile| tile * p.width.columns).collect()).collect();
@@ -131,6 +138,7 @@ impl Winograd {
             statistics: false,
             way,
             grid,
+            groups: g.groups,
             c,
             k,
             block,
@@ -154,6 +162,22 @@ impl Winograd {
         self.c.min(self.k) >= 16 && tiles * (72.0 + 400.0 / c + 400.0 / k) + 1200.0 < 0.8 * 18.0 * pixels
     }
 
+    /// Which group a panel is of, and which of that group's.
+    fn panel(&self, index: usize) -> (usize, &Panel) {
+        (index / self.panels.len(), &self.panels[index % self.panels.len()])
+    }
+
+    /// Panels of all groups.
+    fn all_panels(&self) -> usize {
+        self.groups * self.panels.len()
+    }
+
+    /// Where the filters of a panel start in a point of the workspace.
+    fn filters_at(&self, index: usize) -> usize {
+        let (group, panel) = self.panel(index);
+        (group * self.packed_k + panel.start) * self.c
+    }
+
     fn widest(&self) -> usize {
         self.panels.iter().map(|p| p.width.columns).max().unwrap_or(0)
     }
@@ -164,14 +188,14 @@ impl Winograd {
     }
 
     pub fn phases(&self) -> Vec<usize> {
-        let first = if self.way == Way::Blocks { self.panels.len() * self.pieces } else { self.pieces };
+        let first = if self.way == Way::Blocks { self.all_panels() * self.pieces } else { self.pieces };
         vec![first, self.blocks * self.panel_blocks]
     }
 
     /// The operand that is transformed first.
     pub fn workspace(&self) -> usize {
         let floats = match self.way {
-            Way::Blocks => self.c * self.packed_k + APART,
+            Way::Blocks => self.groups * self.c * self.packed_k + APART,
             Way::Panels => self.grid.total() * self.c.next_multiple_of(self.row),
         };
         POINTS * floats * size_of::<f32>()
@@ -208,14 +232,14 @@ impl Winograd {
         }
     }
 
-    /// Transforms some filters of a panel: `[point][panel][c][columns]` in the workspace.
+    /// Transforms some filters of a panel: `[point][group][panel][c][columns]` in the workspace.
     fn all_filters(&self, task: usize, io: &Io<'_>) {
-        let panel = &self.panels[task / self.pieces];
+        let index = task / self.pieces;
         let channels = share(self.c, self.pieces, task % self.pieces);
         for first in channels.clone().step_by(GROUP) {
-            let at = panel.start * self.c + first * panel.width.columns;
+            let at = self.filters_at(index) + first * self.panel(index).1.width.columns;
             let to = io.workspace.ptr::<f32>().wrapping_add(at);
-            self.filters(panel, first..channels.end.min(first + GROUP), to, self.plane(), io);
+            self.filters(index, first..channels.end.min(first + GROUP), to, self.plane(), io);
         }
     }
 
@@ -227,9 +251,10 @@ impl Winograd {
         let plane = self.block * self.row;
         self.images(tiles.clone(), images, plane, GROUP, io);
         let sums = images.wrapping_add(POINTS * plane);
-        for index in share(self.panels.len(), self.panel_blocks, task % self.panel_blocks) {
-            let filters = io.workspace.ptr::<f32>().wrapping_add(self.panels[index].start * self.c);
+        for index in share(self.all_panels(), self.panel_blocks, task % self.panel_blocks) {
+            let filters = io.workspace.ptr::<f32>().wrapping_add(self.filters_at(index));
             let filters = (filters.cast_const(), self.plane());
+            let images = images.wrapping_add(self.panel(index).0 * self.c);
             // SAFETY: tiles and sums lie in this thread's scratch, filters in the workspace, which nobody writes in
             // this phase.
             unsafe { self.multiply(index, tiles.len(), self.c, (images, plane), filters, sums, Start::Zero) };
@@ -254,14 +279,14 @@ impl Winograd {
         let part = task / self.panel_blocks;
         let tiles = share(self.grid.total(), self.blocks, part);
         let index = task % self.panel_blocks;
-        let panel = &self.panels[index];
+        let (_, panel) = self.panel(index);
         let taps = TAPS * TAPS * (GROUP.min(self.c) + 1) * self.widest();
         let filters = io.scratch.ptr::<f32>().wrapping_add(taps);
         let sums = filters.wrapping_add(POINTS * (GROUP.min(self.c) * self.widest() + APART));
         for first in (0..self.c).step_by(GROUP) {
             let channels = first..self.c.min(first + GROUP);
             let filter_plane = channels.len() * panel.width.columns + APART;
-            self.filters(panel, channels.clone(), filters, filter_plane, io);
+            self.filters(index, channels.clone(), filters, filter_plane, io);
             let images = io.workspace.ptr::<f32>().wrapping_add(tiles.start * self.row + first * self.grid.total());
             let start = if first == 0 { Start::Zero } else { Start::Sum };
             let (images, filters) = ((images.cast_const(), self.plane()), (filters.cast_const(), filter_plane));
@@ -273,13 +298,15 @@ impl Winograd {
     }
 
     /// Transforms the filters of a panel for some channels, to `[point][channel][columns]`, `plane` from point to point.
-    fn filters(&self, panel: &Panel, channels: Range<usize>, to: *mut f32, plane: usize, io: &Io<'_>) {
+    fn filters(&self, index: usize, channels: Range<usize>, to: *mut f32, plane: usize, io: &Io<'_>) {
+        let (group, panel) = self.panel(index);
+        let first = group * self.k + panel.start;
         let (width, values) = (panel.width.columns, TAPS * TAPS);
         let tap = (channels.len() + 1) * width;
         let weight = io.inputs[1].ptr::<f32>();
         let taps = io.scratch.ptr::<f32>();
         let packed = Transposed {
-            source: weight.wrapping_add((panel.start * self.c + channels.start) * values),
+            source: weight.wrapping_add((first * self.c + channels.start) * values),
             stride: self.c * values,
             columns: panel.columns,
             taps: values,
@@ -295,13 +322,14 @@ impl Winograd {
                 unsafe { packed.pack(taps) };
                 if scaled {
                     // SAFETY: no task writes an input.
-                    let from = unsafe { &io.inputs[3].slice::<f32>()[panel.start..][..panel.columns] };
+                    let from = unsafe { &io.inputs[3].slice::<f32>()[first..][..panel.columns] };
                     scale.chunks_exact_mut(width).for_each(|scale| scale[..from.len()].copy_from_slice(from));
                 }
             }
             Pass::InputGrad => {
                 for (i, channel) in channels.clone().enumerate() {
-                    let source = weight.wrapping_add((channel * self.k + panel.start) * values);
+                    let at = (group * self.c + channel) * self.k + panel.start;
+                    let source = weight.wrapping_add(at * values);
                     let packed = Transposed {
                         source,
                         stride: values,
@@ -346,7 +374,7 @@ impl Winograd {
         sums: *mut f32,
         start: Start,
     ) {
-        let panel = &self.panels[index];
+        let (_, panel) = self.panel(index);
         let width = panel.width.columns;
         for point in 0..POINTS {
             let product = Product {
@@ -366,15 +394,16 @@ impl Winograd {
                 relu: false,
             };
             // SAFETY: the caller's promise.
-            unsafe { panel.rows(product, &self.a_rows[..tiles], &self.c_rows[index][..tiles]) };
+            unsafe { panel.rows(product, &self.a_rows[..tiles], &self.c_rows[index % self.panels.len()][..tiles]) };
         }
     }
 
     /// Transforms image tiles, `plane` from point to point and `group` from one [`GROUP`] of channels to the next.
     fn images(&self, tiles: Range<usize>, to: *mut f32, plane: usize, group: usize, io: &Io<'_>) {
+        let channels = self.groups * self.c;
         for (i, tile) in tiles.enumerate() {
-            let window = self.grid.window(tile, io.inputs[0].ptr(), self.c);
-            let tile = Tile { channels: self.c, points: to.wrapping_add(i * self.row), plane, group, ..window };
+            let window = self.grid.window(tile, io.inputs[0].ptr(), channels);
+            let tile = Tile { channels, points: to.wrapping_add(i * self.row), plane, group, ..window };
             // SAFETY: no task writes an input, and what lies outside of the image is not read; the caller owns what is
             // written.
             unsafe { (transforms().window)(&tile) };
@@ -383,16 +412,16 @@ impl Winograd {
 
     /// Transforms a block's sums for one panel back, writes the pixels, and measures them as a part when asked.
     fn pixels(&self, tiles: Range<usize>, index: usize, sums: *mut f32, part: usize, io: &Io<'_>) {
-        let panel = &self.panels[index];
-        let width = panel.width.columns;
+        let (group, panel) = self.panel(index);
+        let (width, first, channels) = (panel.width.columns, group * self.k + panel.start, self.groups * self.k);
         let (bias, relu) = match self.pass {
             Pass::Forward { bias: true, activation, .. } => {
-                (io.inputs[2].ptr::<f32>().wrapping_add(panel.start).cast_const(), activation == Activation::Relu)
+                (io.inputs[2].ptr::<f32>().wrapping_add(first).cast_const(), activation == Activation::Relu)
             }
             Pass::Forward { activation, .. } => (std::ptr::null(), activation == Activation::Relu),
             Pass::InputGrad => (std::ptr::null(), false),
         };
-        let y = io.outputs[0].ptr::<f32>().wrapping_add(panel.start);
+        let y = io.outputs[0].ptr::<f32>().wrapping_add(first);
         let mut measure = Measure::new(panel.columns);
         for (i, tile) in tiles.enumerate() {
             let tile = Tile {
@@ -401,7 +430,7 @@ impl Winograd {
                 plane: self.block * width + APART,
                 bias,
                 relu,
-                ..self.grid.pixels(tile, y, self.k)
+                ..self.grid.pixels(tile, y, channels)
             };
             // SAFETY: these columns of this tile's pixels belong to this task, the sums to its thread.
             unsafe { (transforms().pixels)(&tile) };
@@ -417,14 +446,14 @@ impl Winograd {
             }
         }
         if self.statistics {
-            measure.put(io, part, self.k, panel.start);
+            measure.put(io, part, channels, first);
         }
     }
 }
 
 /// Whether filters are 3×3 and nothing is skipped.
 fn possible(g: &Geometry) -> bool {
-    let simple = [g.r, g.s] == [TAPS, TAPS] && g.stride == [1, 1] && g.dilation == [1, 1] && g.groups == 1;
-    let something = [g.n, g.c, g.k, g.oh(), g.ow()].iter().all(|&size| size > 0);
+    let simple = [g.r, g.s] == [TAPS, TAPS] && g.stride == [1, 1] && g.dilation == [1, 1];
+    let something = [g.n, g.group_c(), g.group_k(), g.oh(), g.ow()].iter().all(|&size| size > 0);
     simple && something && g.padding.iter().all(|&p| p < TAPS)
 }

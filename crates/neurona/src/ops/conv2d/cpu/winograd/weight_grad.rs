@@ -33,6 +33,8 @@ enum Way {
 /// Inputs, outputs and sizes are those of the layer's weight gradient.
 pub(in super::super) struct WeightGrad {
     grid: Grid,
+    groups: usize,
+    /// Channels of a group.
     c: usize,
     k: usize,
     with_bias: bool,
@@ -64,12 +66,12 @@ impl WeightGrad {
         if !possible(&g) {
             return None;
         }
-        let (c, k) = (g.c, g.k);
+        let (groups, c, k) = (g.groups, g.group_c(), g.group_k());
         let grid = Grid { n: g.n, size: [g.h, g.w], out: [g.oh(), g.ow()], padding: g.padding };
         let total = grid.total();
-        let sums = POINTS * c * k * size_of::<f32>();
-        let tile = POINTS * (c.next_multiple_of(GROUP) + k.next_multiple_of(GROUP)) * size_of::<f32>();
-        let way = if sums > FILTERS && total * tile <= 2 * sums { Way::Channels } else { Way::Points };
+        let sums = POINTS * groups * c * k * size_of::<f32>();
+        let tile = POINTS * groups * (c.next_multiple_of(GROUP) + k.next_multiple_of(GROUP)) * size_of::<f32>();
+        let way = if groups == 1 && sums > FILTERS && total * tile <= 2 * sums { Way::Channels } else { Way::Points };
         // Sums are read and written again for each chunk.
         let most = if way == Way::Channels { total } else { CHUNK.max(sums) / tile };
         let chunks = total.div_ceil(most.max(1));
@@ -86,16 +88,17 @@ impl WeightGrad {
         };
         Some(WeightGrad {
             grid,
+            groups,
             c,
             k,
             with_bias,
             way,
             chunks,
             chunk,
-            pieces: (POINTS * (c + k) * chunk / 65_536).clamp(1, 64).min(chunk),
+            pieces: (POINTS * groups * (c + k) * chunk / 65_536).clamp(1, 64).min(chunk),
             panels,
             row_blocks,
-            finishes: if way == Way::Points { (sums / 65_536).clamp(1, 64).min(k) } else { 1 },
+            finishes: if way == Way::Points { (sums / 65_536).clamp(1, 64).min(groups * k) } else { 1 },
             a_rows,
             c_rows,
         })
@@ -118,11 +121,21 @@ impl WeightGrad {
         phases
     }
 
+    /// Floats of a point of one group's windows, and of its gradients.
+    fn group(&self) -> [usize; 2] {
+        [self.c, self.k].map(|channels| channels.next_multiple_of(GROUP) * self.chunk)
+    }
+
     /// Floats of a point of the windows and of the gradients, and of the sums.
     fn planes(&self) -> [usize; 3] {
         let sums = if self.way == Way::Points { self.k * self.c } else { 0 };
-        let tiles = |channels: usize| channels.next_multiple_of(GROUP) * self.chunk;
-        [tiles(self.c), tiles(self.k), sums].map(|floats| floats + APART)
+        let [windows, gradients] = self.group();
+        [windows, gradients, sums].map(|floats| self.groups * floats + APART)
+    }
+
+    /// Filters of all groups.
+    fn all_filters(&self) -> usize {
+        self.groups * self.k
     }
 
     /// Where each of these starts, and then the bias's sums, one row each piece.
@@ -132,7 +145,7 @@ impl WeightGrad {
     }
 
     pub fn workspace(&self) -> usize {
-        (self.places()[3] + self.pieces * self.k) * size_of::<f32>()
+        (self.places()[3] + self.pieces * self.all_filters()) * size_of::<f32>()
     }
 
     /// Columns of the widest panel, and rows of the largest block.
@@ -166,52 +179,57 @@ impl WeightGrad {
         share(self.grid.total(), self.chunks, chunk)
     }
 
-    /// Transforms some windows and gradients: `[point][group of channels][tile][channel]`.
+    /// Transforms some windows and gradients: `[point][group][some of its channels][tile][channel]`.
     fn transform(&self, chunk: usize, task: usize, io: &Io<'_>) {
         let tiles = self.tiles(chunk);
         let [windows, gradients, _] = self.planes();
         let to = io.workspace.ptr::<f32>();
+        let [group_windows, group_gradients] = self.group();
+        let (x, dy) = (io.inputs[0].ptr::<f32>(), io.inputs[1].ptr::<f32>());
         for i in share(tiles.len(), self.pieces, task) {
             let tile = tiles.start + i;
-            let window = Tile {
-                channels: self.c,
-                points: to.wrapping_add(i * GROUP),
-                plane: windows,
-                group: self.chunk * GROUP,
-                ..self.grid.window(tile, io.inputs[0].ptr(), self.c)
-            };
-            let gradient = Tile {
-                channels: self.k,
-                points: to.wrapping_add(self.places()[1] + i * GROUP),
-                plane: gradients,
-                group: self.chunk * GROUP,
-                ..self.grid.pixels(tile, io.inputs[1].ptr(), self.k)
-            };
-            // SAFETY: no task writes an input, and what lies outside of images is not read; these tiles belong to this
-            // task.
-            unsafe {
-                (transforms().window)(&window);
-                (transforms().gradient)(&gradient);
+            for group in 0..self.groups {
+                let window = Tile {
+                    channels: self.c,
+                    points: to.wrapping_add(group * group_windows + i * GROUP),
+                    plane: windows,
+                    group: self.chunk * GROUP,
+                    ..self.grid.window(tile, x.wrapping_add(group * self.c), self.groups * self.c)
+                };
+                let gradient = Tile {
+                    channels: self.k,
+                    points: to.wrapping_add(self.places()[1] + group * group_gradients + i * GROUP),
+                    plane: gradients,
+                    group: self.chunk * GROUP,
+                    ..self.grid.pixels(tile, dy.wrapping_add(group * self.k), self.all_filters())
+                };
+                // SAFETY: no task writes an input, and what lies outside of images is not read; these tiles belong to
+                // this task.
+                unsafe {
+                    (transforms().window)(&window);
+                    (transforms().gradient)(&gradient);
+                }
             }
         }
         if self.with_bias && chunk == 0 {
             let pixels = share(self.grid.n * self.grid.out[0] * self.grid.out[1], self.pieces, task);
-            let at = self.places()[3] + task * self.k;
+            let k = self.all_filters();
+            let at = self.places()[3] + task * k;
             // SAFETY: no task writes an input; this row of sums belongs to this task.
             unsafe {
-                let dy = &io.inputs[1].slice::<f32>()[pixels.start * self.k..pixels.end * self.k];
-                column_sums(io.workspace.slice_mut(at..at + self.k), dy, self.k, 0..self.k);
+                let dy = &io.inputs[1].slice::<f32>()[pixels.start * k..pixels.end * k];
+                column_sums(io.workspace.slice_mut(at..at + k), dy, k, 0..k);
             }
         }
     }
 
-    /// Multiplies some filters' gradients by a panel's windows at one point.
+    /// Multiplies some of a group's filters' gradients by a panel's windows at one point.
     ///
     /// # Safety
     /// The sums belong to the caller, and nobody writes the transformed tiles.
     unsafe fn multiply(
         &self,
-        point: usize,
+        [point, group]: [usize; 2],
         [filters, tiles]: [Range<usize>; 2],
         panel: &Panel,
         (sums, rows): (*mut f32, &[usize]),
@@ -219,17 +237,18 @@ impl WeightGrad {
         io: &Io<'_>,
     ) {
         let [windows, gradients, _] = self.planes();
+        let [group_windows, group_gradients] = self.group();
         let step = |tile: usize, plane: usize| point * plane + tile * GROUP;
-        let group = panel.start / GROUP * GROUP * self.chunk + panel.start % GROUP;
+        let channels = panel.start / GROUP * GROUP * self.chunk + panel.start % GROUP;
         let x = io.workspace.ptr::<f32>();
         let product = Product {
-            a: x.wrapping_add(self.places()[1] + step(tiles.start, gradients)),
+            a: x.wrapping_add(self.places()[1] + step(tiles.start, gradients) + group * group_gradients),
             a_rows: std::ptr::null(),
             a_segments: START.as_ptr(),
             a_step: GROUP,
             segments: 1,
             length: tiles.len(),
-            b: x.wrapping_add(step(tiles.start, windows) + group),
+            b: x.wrapping_add(step(tiles.start, windows) + group * group_windows + channels),
             b_segments: START.as_ptr(),
             b_step: GROUP,
             c: sums,
@@ -242,18 +261,19 @@ impl WeightGrad {
         unsafe { panel.rows(product, &self.a_rows[filters], rows) };
     }
 
-    /// Adds a chunk's products at one point to the sums in the workspace, `[point][k][c]`.
+    /// Adds a chunk's products at one point to the sums in the workspace, `[point][group][k][c]`.
     fn one_point(&self, chunk: usize, point: usize, io: &Io<'_>) {
         let tiles = self.tiles(chunk).len();
         let sums = io.workspace.ptr::<f32>().wrapping_add(self.places()[2] + point * self.planes()[2]);
         let parts = tiles.div_ceil(DEPTH);
         for part in 0..parts {
             let start = if chunk + part == 0 { Start::Zero } else { Start::Sum };
-            for panel in &self.panels {
+            for (group, panel) in (0..self.groups).flat_map(|group| self.panels.iter().map(move |p| (group, p))) {
                 let ranges = [0..self.k, share(tiles, parts, part)];
-                let sums = (sums.wrapping_add(panel.start), &self.c_rows[0][..]);
+                let at = group * self.k * self.c + panel.start;
+                let sums = (sums.wrapping_add(at), &self.c_rows[0][..]);
                 // SAFETY: this point's sums belong to this task; no task of this phase writes tiles.
-                unsafe { self.multiply(point, ranges, panel, sums, start, io) };
+                unsafe { self.multiply([point, group], ranges, panel, sums, start, io) };
             }
         }
     }
@@ -274,7 +294,7 @@ impl WeightGrad {
                 let ranges = [filters.clone(), share(self.chunk, parts, part)];
                 let sums = (sums.wrapping_add(point * plane), rows);
                 // SAFETY: the sums lie in this thread's scratch; no task of this phase writes tiles.
-                unsafe { self.multiply(point, ranges, panel, sums, start, io) };
+                unsafe { self.multiply([point, 0], ranges, panel, sums, start, io) };
             }
         }
         for (i, filter) in filters.enumerate() {
@@ -304,7 +324,7 @@ impl WeightGrad {
 
     /// Transforms some filters' sums of the workspace back, and adds up the bias's.
     fn finish(&self, task: usize, io: &Io<'_>) {
-        let filters = share(self.k, self.finishes, task);
+        let filters = share(self.all_filters(), self.finishes, task);
         if self.way == Way::Points {
             let sums = io.workspace.ptr::<f32>().wrapping_add(self.places()[2]);
             for filter in filters.clone() {
@@ -317,7 +337,7 @@ impl WeightGrad {
                 (&io.workspace.slice::<f32>()[self.places()[3]..], io.outputs[1].slice_mut::<f32>(filters.clone()))
             };
             for (db, filter) in db.iter_mut().zip(filters) {
-                *db = (0..self.pieces).map(|piece| sums[piece * self.k + filter]).sum();
+                *db = (0..self.pieces).map(|piece| sums[piece * self.all_filters() + filter]).sum();
             }
         }
     }
