@@ -174,7 +174,10 @@ impl Node {
             return Ok(copy.clone());
         }
         let copy = value.moved_to(device, value.bytes())?;
-        state.copies.push((out, copy.clone()));
+        // A cell's value may be overwritten where it lies, and a copy of it would be the old one.
+        if !matches!(self.source, Source::Cell(_)) {
+            state.copies.push((out, copy.clone()));
+        }
         Ok(copy)
     }
 
