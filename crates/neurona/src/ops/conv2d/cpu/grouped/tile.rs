@@ -27,6 +27,8 @@ pub(super) struct Registers {
     /// Channels of a group in the source, and in the result.
     pub from: usize,
     pub to: usize,
+    /// Whether groups fill registers of both source and result.
+    whole: bool,
     /// For each channel of a group in the source, the lane that each lane of the result takes.
     pub lanes: Vec<i32>,
     /// Floats of the weights of a register: for each filter value and each channel of a group in the source, all lanes.
@@ -46,7 +48,8 @@ impl Registers {
             if lane < held * to { (lane / to * from + channel) as i32 } else { 0 }
         };
         let weights = taps * from * lanes;
-        Some(Registers { held, from, to, lanes: (0..from * lanes).map(lane).collect(), weights })
+        let whole = from == to && held * to == lanes;
+        Some(Registers { held, from, to, whole, lanes: (0..from * lanes).map(lane).collect(), weights })
     }
 
     /// Lanes of a register.
@@ -57,11 +60,6 @@ impl Registers {
     /// Whether lanes of the source move: a group of one channel is its own.
     pub fn moves(&self) -> bool {
         self.from > 1 || self.to > 1
-    }
-
-    /// Whether groups fill registers of both source and result.
-    fn whole(&self) -> bool {
-        self.from == self.to && self.held * self.to == self.width()
     }
 }
 
@@ -204,7 +202,7 @@ unsafe fn tile<V: Vector, const P: usize, const N: usize, const PART: bool, cons
     register: usize,
     groups: usize,
 ) {
-    let Registers { held, from, to, ref lanes, weights } = *t.registers;
+    let Registers { held, from, to, ref lanes, weights, .. } = *t.registers;
     let (rest, out_rest) = (groups * from, groups * to);
     // SAFETY: the caller's promise; pixels, channels and filter values are inside the stretch.
     unsafe {
@@ -257,16 +255,15 @@ unsafe fn tile<V: Vector, const P: usize, const N: usize, const PART: bool, cons
 /// All channels of `P` pixels.
 #[inline(always)]
 unsafe fn pixels<V: Vector, const P: usize, const MOVES: bool>(t: &Stretch<'_>, first: usize) {
-    let held = t.registers.held;
-    let full = if t.registers.whole() { t.groups / held } else { 0 };
+    let Registers { held, whole, .. } = *t.registers;
     let mut register = 0;
     // SAFETY: the caller's promise; registers stay inside the pixel.
     unsafe {
-        while register + BESIDE <= full {
+        while whole && (register + BESIDE) * held <= t.groups {
             tile::<V, P, BESIDE, false, MOVES>(t, first, register, held);
             register += BESIDE;
         }
-        if register < full {
+        if whole && (register + 1) * held <= t.groups {
             tile::<V, P, 1, false, MOVES>(t, first, register, held);
             register += 1;
         }
@@ -302,7 +299,7 @@ unsafe fn stretch<V: Vector, const MOVES: bool>(t: &Stretch<'_>) {
 fn each_register(registers: &Registers, groups: usize, mut run: impl FnMut(bool, usize, usize)) {
     for register in 0..groups.div_ceil(registers.held) {
         let held = registers.held.min(groups - register * registers.held);
-        run(registers.whole() && held == registers.held, register, held);
+        run(registers.whole && held == registers.held, register, held);
     }
 }
 
@@ -313,7 +310,7 @@ unsafe fn taps<V: Vector, const T: usize, const PART: bool, const MOVES: bool>(
     register: usize,
     groups: usize,
 ) {
-    let Registers { held, from, to, ref lanes, weights } = *t.registers;
+    let Registers { held, from, to, ref lanes, weights, .. } = *t.registers;
     let (rest, out_rest) = (groups * from, groups * to);
     // SAFETY: the caller's promise; there are `T` filter values.
     unsafe {
@@ -379,13 +376,14 @@ unsafe fn sums<V: Vector, const MOVES: bool>(t: &Sums<'_>) {
 
 /// A register of the gradients of `R` rows of `S` filter values: every pixel is loaded once for a row.
 #[inline(always)]
+#[allow(clippy::needless_range_loop)] // `r` and `s` are places in the filter.
 unsafe fn row_sums<V: Vector, const R: usize, const S: usize, const PART: bool, const MOVES: bool>(
     t: &Lines<'_>,
     rows: &[Tap],
     register: usize,
     groups: usize,
 ) {
-    let Registers { held, from, to, ref lanes, weights } = *t.registers;
+    let Registers { held, from, to, ref lanes, weights, .. } = *t.registers;
     let (rest, out_rest) = (groups * from, groups * to);
     // SAFETY: the caller's promise; there are `R` rows of `S` columns; only pairs of pixels inside both lines are read.
     unsafe {
