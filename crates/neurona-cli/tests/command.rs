@@ -112,7 +112,7 @@ fn debug_output_shows_the_fused_plan_and_every_kernels_time() {
     assert!(output.status.success());
     assert!(shown.contains("plan: ") && shown.contains("arena"), "{shown}");
     let (forward, backward) = ("conv2d·relu·max_pool2d", "conv2d·relu·max_pool2d_grad");
-    for (op, layer) in [(forward, "conv1"), (backward, "conv2"), ("cross_entropy_grad", ""), ("sgd_step", "")] {
+    for (op, layer) in [(forward, "conv1"), (backward, "conv2"), ("cross_entropy·grad", ""), ("sgd_step", "")] {
         let timed = |line: &&str| line.contains(op) && line.contains(layer) && line.contains("GFLOP/s");
         assert!(shown.lines().any(|line| timed(&line)), "no time for {op} {layer}");
     }
