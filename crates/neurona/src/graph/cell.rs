@@ -211,6 +211,7 @@ impl CellState {
         self.unstage();
         // Written in place, which happens only when nobody else has the leaf: it now stands for the new version.
         if self.leaf.node.value(0).is_some_and(|own| Arc::ptr_eq(own, storage)) {
+            self.leaf.node.forget_copies();
             if let Source::Cell(version) = &self.leaf.node.source {
                 version.renew();
             }

@@ -174,11 +174,13 @@ impl Node {
             return Ok(copy.clone());
         }
         let copy = value.moved_to(device, value.bytes())?;
-        // A cell's value may be overwritten where it lies, and a copy of it would be the old one.
-        if !matches!(self.source, Source::Cell(_)) {
-            state.copies.push((out, copy.clone()));
-        }
+        state.copies.push((out, copy.clone()));
         Ok(copy)
+    }
+
+    /// A value was overwritten where it lies: copies of it would be the old one.
+    pub fn forget_copies(&self) {
+        self.state().copies.clear();
     }
 
     pub fn state(&self) -> MutexGuard<'_, State> {
