@@ -8,7 +8,7 @@ use neurona::data::transforms::{
     CenterCrop, Compose, Grayscale, Normalize, RandAugment, RandomCrop, RandomHorizontalFlip, RandomResizedCrop,
     Resize, ToTensor, TrivialAugmentWide,
 };
-use neurona::data::{DataLoader, Dataset, Image, download, stratified_split};
+use neurona::data::{Augment as Prepare, DataLoader, Dataset, Image, download, stratified_split};
 use neurona::models::{Card, Resize as Fit};
 use std::path::Path;
 use std::sync::Arc;
@@ -151,52 +151,98 @@ pub fn fit(opened: &Opened, size: usize) -> Fit {
 
 /// What every image goes through before the network sees it.
 pub fn prepare(card: &Card) -> Outcome<Compose> {
-    let mut steps = sized(Compose::new(), card)?;
-    // Files are read in colour, whatever they hold.
-    if card.spec.channels == 1 {
-        steps = steps.add(Grayscale::new(1)?);
-    }
-    normalized(steps, card)
+    normalized(sized(card)?, card)
 }
 
-fn sized(steps: Compose, card: &Card) -> Outcome<Compose> {
+/// Brings images to the network's size and colours; they are still bytes.
+fn sized(card: &Card) -> Outcome<Compose> {
     let (height, width) = (card.spec.height, card.spec.width);
-    Ok(match card.resize {
-        Fit::Exact => steps.add(Resize::new((height, width))?),
-        Fit::ShorterSide(side) => steps.add(Resize::new(side)?).add(CenterCrop::new((height, width))?),
-    })
+    let steps = match card.resize {
+        Fit::Exact => Compose::new().add(Resize::new((height, width))?),
+        Fit::ShorterSide(side) => Compose::new().add(Resize::new(side)?).add(CenterCrop::new((height, width))?),
+    };
+    // Files are read in colour, whatever they hold.
+    Ok(if card.spec.channels == 1 { steps.add(Grayscale::new(1)?) } else { steps })
 }
 
 fn normalized(steps: Compose, card: &Card) -> Outcome<Compose> {
-    let floats = |values: &[f64]| values.iter().map(|v| *v as f32).collect::<Vec<_>>();
-    Ok(steps.add(ToTensor).add(Normalize::new(&floats(&card.mean), &floats(&card.std))?))
+    let (mean, std) = statistics(card);
+    Ok(steps.add(ToTensor).add(Normalize::new(&mean, &std)?))
 }
 
-/// The same for training, with the images varied.
-pub fn vary(card: &Card, augment: Augment) -> Outcome<Compose> {
-    let side = card.spec.height;
-    let crops = matches!(augment, Augment::Crop | Augment::Basic | Augment::Trivial | Augment::Randaugment);
-    let mut steps = match (crops, card.resize) {
-        (false, _) => sized(Compose::new(), card)?,
-        // A part of at least a third: smaller ones often miss what the image is of.
-        (true, Fit::ShorterSide(_)) if side >= PHOTOGRAPHS => {
-            Compose::new().add(RandomResizedCrop::new(side)?.scale(0.35, 1.0)?)
+fn statistics(card: &Card) -> (Vec<f32>, Vec<f32>) {
+    let floats = |values: &[f64]| values.iter().map(|v| *v as f32).collect();
+    (floats(&card.mean), floats(&card.std))
+}
+
+/// How training images are varied: first bytes, in the loader's workers, then by what a device does as well.
+pub struct Variation {
+    steps: Compose,
+    padding: usize,
+    mirrored: bool,
+}
+
+impl Variation {
+    /// As the settings ask.
+    pub fn new(card: &Card, augment: Augment) -> Outcome<Self> {
+        let side = card.spec.height;
+        let crops = matches!(augment, Augment::Crop | Augment::Basic | Augment::Trivial | Augment::Randaugment);
+        let mirrored = matches!(augment, Augment::Flip | Augment::Basic | Augment::Trivial | Augment::Randaugment);
+        let photographs = matches!(card.resize, Fit::ShorterSide(_)) && side >= PHOTOGRAPHS;
+        let steps = match crops && photographs {
+            // A part of at least a third: smaller ones often miss what the image is of.
+            true => Compose::new().add(RandomResizedCrop::new(side)?.scale(0.35, 1.0)?),
+            false => sized(card)?,
+        };
+        let padding = if crops && !photographs { (side / 14).max(1) } else { 0 };
+        let variation = Variation { steps, padding, mirrored };
+        // These come after crop and mirror, so the workers do all three.
+        Ok(match augment {
+            Augment::Trivial => Self::only(variation.moved(card)?.add(TrivialAugmentWide::default())),
+            Augment::Randaugment => Self::only(variation.moved(card)?.add(RandAugment::default())),
+            Augment::None | Augment::Flip | Augment::Crop | Augment::Basic => variation,
+        })
+    }
+
+    fn only(steps: Compose) -> Self {
+        Variation { steps, padding: 0, mirrored: false }
+    }
+
+    /// Everything up to the last byte.
+    fn moved(self, card: &Card) -> Outcome<Compose> {
+        let mut steps = self.steps;
+        if self.padding > 0 {
+            steps = steps.add(RandomCrop::new((card.spec.height, card.spec.width))?.padding(self.padding));
         }
-        (true, _) => sized(Compose::new(), card)?.add(RandomCrop::new(side)?.padding((side / 14).max(1))),
-    };
-    if matches!(augment, Augment::Flip | Augment::Basic | Augment::Trivial | Augment::Randaugment) {
-        steps = steps.add(RandomHorizontalFlip::new(0.5)?);
+        Ok(if self.mirrored { steps.add(RandomHorizontalFlip::new(0.5)?) } else { steps })
     }
-    match augment {
-        Augment::Trivial => steps = steps.add(TrivialAugmentWide::default()),
-        Augment::Randaugment => steps = steps.add(RandAugment::default()),
-        Augment::None | Augment::Flip | Augment::Crop | Augment::Basic => {}
+
+    /// All of it in the loader's workers.
+    pub fn in_workers(self, card: &Card) -> Outcome<Compose> {
+        normalized(self.moved(card)?, card)
     }
-    normalized(steps, card)
+
+    /// What the workers do to bytes, and what is then part of the training step, wherever it runs.
+    pub fn in_step(self, card: &Card, mixup: f64) -> Outcome<(Compose, Prepare)> {
+        let (mean, std) = statistics(card);
+        let mut rest = Prepare::new().normalize(&mean, &std)?.random_crop(self.padding);
+        if self.mirrored {
+            rest = rest.horizontal_flip(0.5)?;
+        }
+        if mixup > 0.0 {
+            rest = rest.mixup(mixup, card.classes.len())?;
+        }
+        Ok((self.steps, rest))
+    }
 }
 
 /// Batches of images that are only looked at.
 pub fn plain_loader(data: &Arc<dyn Dataset>, card: &Card, workers: usize, skip: bool) -> Outcome<DataLoader> {
     let loader = DataLoader::new(data.clone(), EVAL_BATCH)?.transform(prepare(card)?).workers(workers);
     Ok(if skip { loader.skip_bad_images() } else { loader })
+}
+
+/// The same for a network that is given bytes.
+pub fn bytes_loader(data: &Arc<dyn Dataset>, card: &Card, workers: usize, skip: bool) -> Outcome<DataLoader> {
+    Ok(plain_loader(data, card, workers, skip)?.transform(sized(card)?).bytes())
 }

@@ -6,9 +6,9 @@ use super::{finish, told};
 use crate::config::{self, ClassWeights, Config};
 use crate::device;
 use crate::failure::{Failure, Outcome, say};
-use crate::pipeline::{self, Parts};
+use crate::pipeline::{self, Parts, Variation};
 use neurona::data::sets::Opened;
-use neurona::data::{Batches, CutMix, DataLoader, Mix, MixUp};
+use neurona::data::{Augment, Batches, CutMix, DataLoader, Mix, MixUp};
 use neurona::io;
 use neurona::loss::CrossEntropyLoss;
 use neurona::models::{Card, Spec, transfer};
@@ -92,8 +92,7 @@ impl Session {
     pub fn train(&self, folder: &RunDir, from: Option<&Path>) -> Outcome {
         let config = &self.config;
         let stop = stop_flag();
-        let train = self.training_batches()?;
-        let val = pipeline::plain_loader(&self.parts.val, &self.card, config.workers, config.skip_bad_images)?;
+        let (train, val, in_step) = self.batches()?;
         let steps = train.batches().div_ceil(config.accumulate) as u64;
         let mut progress = Progress::new(config.epochs, train.images());
         let mut checkpoints = Checkpoints::new(folder.file("checkpoints")?).best("val_accuracy").every(SAVE_EVERY);
@@ -120,6 +119,9 @@ impl Session {
             Some(schedule) => trainer.schedule(schedule),
             None => trainer.plateau(Plateau::new(peak(config)).factor(0.1).patience(5), "val_loss"),
         };
+        if let Some(augment) = in_step {
+            trainer = trainer.augment(augment);
+        }
         if config.clip_grad > 0.0 {
             trainer = trainer.clip_norm(config.clip_grad);
         }
@@ -149,23 +151,27 @@ impl Session {
         finish::finish(self, &self.net, folder, &stop)
     }
 
-    fn training_batches(&self) -> Outcome<DataLoader> {
-        let config = &self.config;
-        let mut loader = DataLoader::new(self.parts.train.clone(), config.batch_size)?
-            .transform(pipeline::vary(&self.card, config.augment)?)
+    /// Batches for training and validation, and what the training step does to them: where it runs, bytes become
+    /// numbers and are varied; only CutMix has no place there.
+    fn batches(&self) -> Outcome<(DataLoader, DataLoader, Option<Augment>)> {
+        let (config, parts, card) = (&self.config, &self.parts, &self.card);
+        let loader = DataLoader::new(parts.train.clone(), config.batch_size)?
             .shuffle(true)
             // A last batch of a few images would pull batch norm's statistics off.
-            .drop_last(self.parts.train.len() >= 2 * config.batch_size)
+            .drop_last(parts.train.len() >= 2 * config.batch_size)
             .workers(config.workers)
             .seed(config.seed);
-        let up = (config.mixup > 0.0).then(|| MixUp::new(config.mixup).map(Mix::from)).transpose()?;
-        let cut = (config.cutmix > 0.0).then(|| CutMix::new(config.cutmix).map(Mix::from)).transpose()?;
-        loader = match (up, cut) {
-            (Some(up), Some(cut)) => loader.mix(up.or(cut)),
-            (Some(mix), None) | (None, Some(mix)) => loader.mix(mix),
-            (None, None) => loader,
-        };
-        Ok(if config.skip_bad_images { loader.skip_bad_images() } else { loader })
+        let loader = if config.skip_bad_images { loader.skip_bad_images() } else { loader };
+        let variation = Variation::new(card, config.augment)?;
+        if config.cutmix > 0.0 {
+            let cut = Mix::from(CutMix::new(config.cutmix)?);
+            let mix = if config.mixup > 0.0 { Mix::from(MixUp::new(config.mixup)?).or(cut) } else { cut };
+            let val = pipeline::plain_loader(&parts.val, card, config.workers, config.skip_bad_images)?;
+            return Ok((loader.transform(variation.in_workers(card)?).mix(mix), val, None));
+        }
+        let (bytes, in_step) = variation.in_step(card, config.mixup)?;
+        let val = pipeline::bytes_loader(&parts.val, card, config.workers, config.skip_bad_images)?;
+        Ok((loader.transform(bytes).bytes(), val, Some(in_step)))
     }
 
     fn loss(&self) -> Outcome<CrossEntropyLoss> {
