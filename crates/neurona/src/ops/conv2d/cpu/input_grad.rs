@@ -113,11 +113,12 @@ impl InputGrad {
             pieces: if alone { 1 } else { pieces.min(g.group_k()).max(1) },
             alone,
         };
-        // Patches that would fall on padding are left out.
-        let apart = if whole_rows || g.padding[1] == 0 { 1 } else { g.s };
-        let reached = |s: usize| if apart == 1 { 0..g.ow() } else { g.reached(1, s) };
+        // Patches that would fall on padding are left out, unless they are too few to be worth lists for each filter column.
+        let inside: usize = (0..g.s).map(|s| g.reached(1, s).len()).sum();
+        let lists = if whole_rows || inside * 100 >= g.s * g.ow() * 97 { 1 } else { g.s };
+        let reached = |s: usize| if lists == 1 { 0..g.ow() } else { g.reached(1, s) };
         let blocks = 0..cut.parts().min(cut.blocks);
-        grad.meetings = blocks.map(|block| (0..apart).map(|s| grad.meet(block, reached(s))).collect()).collect();
+        grad.meetings = blocks.map(|block| (0..lists).map(|s| grad.meet(block, reached(s))).collect()).collect();
         grad
     }
 

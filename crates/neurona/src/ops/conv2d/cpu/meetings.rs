@@ -8,8 +8,13 @@ use crate::cpu::gemm::micro::widths;
 use crate::cpu::gemm::panel::Panel;
 use std::ops::Range;
 
+/// Rows of a tile that take as long as reading the filters does.
+const LEAST: usize = 4;
 /// What a tile's results take, in steps of one of its rows.
 const TILE: usize = 64;
+
+/// Rows and columns.
+type Area = [Range<usize>; 2];
 
 /// Pixels of a part that meet the same filter values, for as many images as a part may have.
 pub(super) struct Meeting {
@@ -31,8 +36,8 @@ impl Meeting {
         Meeting::new(g, cut, [0..cut.block_rows(), 0..g.ow()], [0..g.r, 0..g.s], panels)
     }
 
-    /// Some rows and columns of a part's pixels, and of the filters.
-    fn new(g: &Geometry, cut: &Cut, pixels: [Range<usize>; 2], taps: [Range<usize>; 2], panels: &[Panel]) -> Self {
+    /// Some of a part's pixels, and of the filters' values.
+    fn new(g: &Geometry, cut: &Cut, pixels: Area, taps: Area, panels: &[Panel]) -> Self {
         let line = g.padded_w() * g.c;
         let image = if g.padded() { g.rows_under(cut.block_rows()) * line } else { g.h * line };
         let [rows, columns] = &pixels;
@@ -70,8 +75,8 @@ pub(super) fn skipping(g: &Geometry, cut: &Cut, block: usize, panels: &[Panel]) 
     classes(g, cut, block).into_iter().map(meeting).collect()
 }
 
-/// Rows and columns of a block's pixels that lie over the same rows and columns of the filters, and these.
-fn classes(g: &Geometry, cut: &Cut, block: usize) -> Vec<([Range<usize>; 2], [Range<usize>; 2])> {
+/// Pixels of a block that lie over the same filter values, and these.
+fn classes(g: &Geometry, cut: &Cut, block: usize) -> Vec<(Area, Area)> {
     let rows = cut.part(block).1;
     let alike = |axis: usize, places: Range<usize>| {
         let first = places.start;
@@ -93,10 +98,11 @@ pub(super) fn fewer(g: &Geometry, cut: &Cut) -> bool {
         return false;
     }
     let tallest = widths()[widths().len() - 1].rows();
-    // A tile takes its time for each row of it, for reading the filters as long as for one more, and for its results.
+    // A tile takes its time for each row of it, but no less than the filters take to come from the second-level cache; and
+    // some for its results.
     let time = |pixels: usize, taps: usize| {
         let tiles = pixels.div_ceil(tallest);
-        taps * g.group_c() * (pixels + tiles) + TILE * tiles
+        taps * g.group_c() * (pixels.max(LEAST * tiles) + tiles) + TILE * tiles
     };
     let (mut skipping, mut all) = (0, 0);
     for block in 0..cut.blocks {

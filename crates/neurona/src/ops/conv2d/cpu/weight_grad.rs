@@ -140,10 +140,10 @@ impl WeightGrad {
         grad.reduces = (grad.partial() * cut.parts() / 16_384).clamp(1, 64).min(most);
         grad.rows = (0..row_blocks).map(|block| grad.broadcast(block)).collect();
         // Products with the padding's rows are left out.
-        let apart = if way == Way::Windows || g.padding[0] == 0 { 1 } else { g.r };
-        let reached = |r: usize| if apart == 1 { 0..g.oh() } else { g.reached(0, r) };
+        let lists = if way == Way::Windows || g.padding[0] == 0 { 1 } else { g.r };
+        let reached = |r: usize| if lists == 1 { 0..g.oh() } else { g.reached(0, r) };
         let blocks = 0..cut.parts().min(cut.blocks);
-        grad.lines = blocks.map(|block| (0..apart).map(|r| grad.meet(block, reached(r))).collect()).collect();
+        grad.lines = blocks.map(|block| (0..lists).map(|r| grad.meet(block, reached(r))).collect()).collect();
         grad
     }
 
