@@ -20,13 +20,29 @@ pub(crate) struct Panel {
 
 /// Cuts `n` columns into panels: full ones, then the narrowest that holds the rest.
 pub(crate) fn panels(n: usize) -> Vec<Panel> {
+    cut(n, false)
+}
+
+/// The same for many rows: a rest that two narrow panels hold with less to fill than a wide one goes into these. Few rows
+/// would wait for their sums in each.
+pub(crate) fn filled_panels(n: usize) -> Vec<Panel> {
+    cut(n, true)
+}
+
+fn cut(n: usize, filled: bool) -> Vec<Panel> {
     let widths = widths();
     let widest = &widths[widths.len() - 1];
     let mut panels = Vec::new();
     let mut start = 0;
     while start < n {
         let rest = n - start;
-        let width = widths.iter().find(|w| w.columns >= rest).unwrap_or(widest);
+        let mut width = widths.iter().find(|w| w.columns >= rest).unwrap_or(widest);
+        if let [narrow, middle, _] = widths
+            && filled
+            && (middle.columns + 1..=middle.columns + narrow.columns).contains(&rest)
+        {
+            width = middle;
+        }
         let columns = rest.min(width.columns);
         panels.push(Panel { start, columns, width });
         start += columns;
@@ -34,9 +50,14 @@ pub(crate) fn panels(n: usize) -> Vec<Panel> {
     panels
 }
 
+/// Floats that these panels take for each step of the reduction.
+pub(crate) fn width_of(panels: &[Panel]) -> usize {
+    panels.iter().map(|p| p.width.columns).sum()
+}
+
 /// Floats that panels of `n` columns take for each step of the reduction.
 pub(crate) fn packed_width(n: usize) -> usize {
-    panels(n).iter().map(|p| p.width.columns).sum()
+    width_of(&panels(n))
 }
 
 impl Panel {

@@ -9,6 +9,7 @@ mod forward;
 mod grouped;
 mod input_grad;
 mod measure;
+mod meetings;
 #[cfg(test)]
 mod tests;
 mod weight_grad;
@@ -98,6 +99,24 @@ impl Geometry {
     /// Width of an image with its padding.
     pub(crate) fn padded_w(&self) -> usize {
         self.w + 2 * self.padding[1]
+    }
+
+    /// The filter rows (axis 0) or columns (axis 1) that lie on the image when the filter is at an output row or column;
+    /// the others lie on its padding.
+    fn reach(&self, axis: usize, at: usize) -> Range<usize> {
+        self.inside(axis, at * self.stride[axis], self.dilation[axis], [self.r, self.s][axis])
+    }
+
+    /// The output rows or columns at which a filter row or column lies on the image.
+    fn reached(&self, axis: usize, tap: usize) -> Range<usize> {
+        self.inside(axis, tap * self.dilation[axis], self.stride[axis], [self.oh(), self.ow()][axis])
+    }
+
+    /// Which of `count` places, `step` apart from this one in the padded image, are not padding.
+    fn inside(&self, axis: usize, from: usize, step: usize, count: usize) -> Range<usize> {
+        let (padding, size) = (self.padding[axis], [self.h, self.w][axis]);
+        let before = |end: usize| end.saturating_sub(from).div_ceil(step).min(count);
+        before(padding)..before(padding + size).max(before(padding))
     }
 
     /// Padded input rows under `rows` output rows.

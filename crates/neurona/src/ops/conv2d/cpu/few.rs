@@ -7,10 +7,11 @@
 
 use super::Geometry;
 use super::weight_grad::column_sums;
-use crate::cpu::gemm::micro::{Start, Tile, widths};
-use crate::cpu::gemm::panel::{Panel, panels};
+use crate::cpu::gemm::micro::{Dot, Start, Tile, dots, widths};
+use crate::cpu::gemm::panel::{Panel, Transposed, panels};
 use crate::cpu::gemm::{Activation, DEPTH};
 use crate::cpu::kernel::{Buf, Io, Kernel, share};
+use crate::cpu::simd::vectorized;
 use crate::cpu::stream::{Stream, prefetch};
 use crate::ops::sgd_step::Options;
 use std::ops::Range;
@@ -45,6 +46,8 @@ const CHANNELS: usize = 32;
 const DEEP: usize = 64;
 /// Columns of weight gradients that lie in the L1 cache, for as many filters as a tile has rows.
 const COLUMNS: usize = 256;
+/// Pixels beyond whole registers of them that are multiplied by the filters one by one, along their windows.
+const SINGLE: usize = 3;
 /// Floats between rows of windows beyond their length: rows at a multiple of 4 KiB would push each other out of the L1
 /// cache.
 const APART: usize = 16;
@@ -57,6 +60,8 @@ pub(super) struct Few {
     pass: Pass,
     /// Output pixels of all images.
     pixels: usize,
+    /// Forward, those of them that are vectors.
+    full: usize,
     /// Values of a filter.
     size: usize,
     /// Of pixels (forward), or of columns of weights that meet at once; and of those that are left at the end.
@@ -86,15 +91,19 @@ impl Few {
         }
         let tallest = widths()[widths().len() - 1].rows();
         let rows = |count: usize, apart: usize| (0..count).map(|i| i * apart).collect();
+        // A few pixels more would take another register, and as long as one that is full of them.
+        let register = widths().iter().rev().nth(1).map_or(1, |width| width.columns);
+        let single = pixels % register;
+        let full = if single <= SINGLE { pixels - single } else { pixels };
         let (columns, rest, a_rows, c_rows) = match pass {
-            Pass::Forward { .. } => (pixels, 0, rows(tallest, size), rows(tallest, pixels)),
+            Pass::Forward { .. } => (full, 0, rows(tallest, size), rows(tallest, full)),
             Pass::InputGrad => {
                 let columns = CHANNELS * g.taps();
                 (columns, size % columns, rows(pixels, g.k), rows(pixels, columns))
             }
             Pass::WeightGrad { .. } => (COLUMNS, size % COLUMNS, rows(tallest, 1), rows(tallest, COLUMNS)),
         };
-        Some(Few { g, pass, pixels, size, panels: panels(columns), rest: panels(rest), a_rows, c_rows })
+        Some(Few { g, pass, pixels, full, size, panels: panels(columns), rest: panels(rest), a_rows, c_rows })
     }
 
     /// Tasks with some channels each.
@@ -131,19 +140,42 @@ impl Few {
         task * CHANNELS..self.g.c.min((task + 1) * CHANNELS)
     }
 
-    /// Brings windows into the order of the weights, for some channels. `apart` is from pixel to pixel and from value
-    /// to value.
-    fn windows(&self, task: usize, apart: (usize, usize), io: &Io<'_>) {
+    /// Brings windows into the order of the weights, for some channels: value after value with all pixels of `full` side by
+    /// side, and after them the windows of further pixels, `window` floats apart.
+    fn windows(&self, task: usize, full: usize, window: usize, io: &Io<'_>) {
         let (g, channels) = (&self.g, self.channels(task));
-        let step = g.taps() * apart.1;
         // SAFETY: no task writes an input.
         let x = unsafe { io.inputs[0].slice::<f32>() };
-        let to = io.workspace.ptr::<f32>().wrapping_add(channels.start * step);
+        let plain = g.taps() == 1 && g.stride == [1, 1] && !g.padded();
+        if plain && full > 0 {
+            assert!(x.len() >= full * g.c);
+            let pixels = Transposed {
+                source: x.as_ptr(),
+                stride: g.c,
+                columns: full,
+                taps: 1,
+                groups: g.c,
+                step: full,
+                width: full,
+                range: channels.clone(),
+            };
+            // SAFETY: inside the input and the workspace; these channels' values belong to this task.
+            unsafe { pixels.pack(io.workspace.ptr()) };
+        }
         self.meetings(|pixel, tap, from| {
-            let to = to.wrapping_add(pixel * apart.0 + tap * apart.1);
+            let (at, apart) = if pixel < full {
+                if plain {
+                    return;
+                }
+                (pixel, full)
+            } else {
+                (full * self.size + (pixel - full) * window, 1)
+            };
+            let step = g.taps() * apart;
+            let to = io.workspace.ptr::<f32>().wrapping_add(at + channels.start * step + tap * apart);
             let from = from.map(|from| &x[from * g.c..][channels.clone()]);
             for i in 0..channels.len() {
-                // SAFETY: inside the workspace; these channels' values belong to this task.
+                // SAFETY: as above.
                 unsafe { to.add(i * step).write(from.map_or(0.0, |from| from[i])) };
             }
         });
@@ -169,9 +201,9 @@ impl Few {
                     a_step: 1,
                     segments: 1,
                     length: values.len(),
-                    b: io.workspace.ptr::<f32>().wrapping_add(values.start * self.pixels + panel.start),
+                    b: io.workspace.ptr::<f32>().wrapping_add(values.start * self.full + panel.start),
                     b_segments: START.as_ptr(),
-                    b_step: self.pixels,
+                    b_step: self.full,
                     c: io.scratch.ptr::<f32>().wrapping_add(panel.start),
                     c_rows: std::ptr::null(),
                     columns: 0,
@@ -183,19 +215,55 @@ impl Few {
                 unsafe { panel.rows(tile, &self.a_rows[..count], &self.c_rows[..count]) };
             }
         }
-        for (i, filter) in filters.enumerate() {
-            // SAFETY: no task writes an input; scratch belongs to this thread.
-            let (bias, sums) = unsafe {
-                let bias = if bias { io.inputs[2].slice::<f32>()[filter] } else { 0.0 };
-                (bias, io.scratch.slice_mut::<f32>(i * self.pixels..(i + 1) * self.pixels))
-            };
-            for (pixel, sum) in sums.iter().enumerate() {
-                let at = pixel * g.k + filter;
-                // SAFETY: this filter's results belong to this task.
-                let to = unsafe { io.outputs[0].slice_mut(at..at + 1) };
-                to[0] = activation.apply(sum + bias);
-            }
+        vectorized(
+            #[inline(always)]
+            || {
+                for (i, filter) in filters.clone().enumerate() {
+                    // SAFETY: no task writes an input; scratch belongs to this thread.
+                    let (bias, sums) = unsafe {
+                        let bias = if bias { io.inputs[2].slice::<f32>()[filter] } else { 0.0 };
+                        (bias, io.scratch.slice_mut::<f32>(i * self.full..(i + 1) * self.full))
+                    };
+                    sums.iter_mut().for_each(|sum| *sum = activation.apply(*sum + bias));
+                }
+            },
+        );
+        let sums = Transposed {
+            source: io.scratch.ptr::<f32>(),
+            stride: self.full,
+            columns: filters.len(),
+            taps: 1,
+            groups: self.full,
+            step: g.k,
+            width: filters.len(),
+            range: 0..self.full,
+        };
+        // SAFETY: scratch belongs to this thread, and these filters' results to this task.
+        unsafe { sums.pack(io.outputs[0].ptr::<f32>().wrapping_add(filters.start)) };
+        self.single(filters, bias, activation, io);
+    }
+
+    /// Multiplies the windows of pixels that are no vectors by some filters.
+    fn single(&self, filters: Range<usize>, bias: bool, activation: Activation, io: &Io<'_>) {
+        let (pixels, bias_at) = (self.pixels - self.full, io.inputs.get(2).filter(|_| bias));
+        if pixels == 0 {
+            return;
         }
+        let dot = Dot {
+            a: io.workspace.ptr::<f32>().wrapping_add(self.full * self.size),
+            a_row: self.window(),
+            b: io.inputs[1].ptr::<f32>().wrapping_add(filters.start * self.size),
+            b_row: self.size,
+            length: self.size,
+            c: io.outputs[0].ptr::<f32>().wrapping_add(self.full * self.g.k + filters.start),
+            c_row: self.g.k,
+            columns: filters.len(),
+            bias: bias_at.map_or(std::ptr::null(), |bias| bias.ptr::<f32>().wrapping_add(filters.start)),
+            relu: activation == Activation::Relu,
+        };
+        // SAFETY: nobody writes weights or windows during this phase; these filters' results belong to this task. There
+        // are kernels of up to three rows for every instruction set.
+        unsafe { dots()[pixels - 1].1(&dot) };
     }
 
     /// Multiplies gradients by the filters' values for some channels, and adds up the patches where they lie.
@@ -320,7 +388,7 @@ impl Kernel for Few {
 
     fn workspace(&self) -> usize {
         let floats = match self.pass {
-            Pass::Forward { .. } => self.size * self.pixels,
+            Pass::Forward { .. } => self.size * self.full + (self.pixels - self.full) * self.window(),
             Pass::InputGrad => 0,
             Pass::WeightGrad { .. } => self.pixels * self.window(),
         };
@@ -329,7 +397,7 @@ impl Kernel for Few {
 
     fn scratch(&self) -> usize {
         let floats = match self.pass {
-            Pass::Forward { .. } => self.a_rows.len() * self.pixels,
+            Pass::Forward { .. } => self.a_rows.len() * self.full,
             Pass::InputGrad => self.pixels * CHANNELS * self.g.taps(),
             Pass::WeightGrad { .. } => self.a_rows.len() * COLUMNS,
         };
@@ -338,10 +406,10 @@ impl Kernel for Few {
 
     fn run(&self, phase: usize, task: usize, io: &Io<'_>) {
         match (self.pass, phase) {
-            (Pass::Forward { .. }, 0) => self.windows(task, (1, self.pixels), io),
+            (Pass::Forward { .. }, 0) => self.windows(task, self.full, self.window(), io),
             (Pass::Forward { bias, activation }, _) => self.filters(task, bias, activation, io),
             (Pass::InputGrad, _) => self.patches(task, io),
-            (Pass::WeightGrad { .. }, 0) => self.windows(task, (self.window(), 1), io),
+            (Pass::WeightGrad { .. }, 0) => self.windows(task, 0, self.window(), io),
             (Pass::WeightGrad { with_bias, step }, _) => {
                 if with_bias {
                     self.bias_grad(task, io);

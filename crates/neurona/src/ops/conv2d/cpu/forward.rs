@@ -3,14 +3,20 @@
 
 use super::grouped::{Grouped, Pass};
 use super::measure::{Measure, WIDEST};
+use super::meetings::{self, Meeting};
 use super::winograd::{self, Winograd};
 use super::{CACHE, Cut, Geometry, PIXELS, pad};
 use crate::cpu::gemm::micro::{Start, Tile};
-use crate::cpu::gemm::panel::{Panel, Transposed, packed_width, panels};
-use crate::cpu::gemm::{Activation, DEPTH, task_count};
+use crate::cpu::gemm::panel::{Panel, Transposed, filled_panels, width_of};
+use crate::cpu::gemm::{Activation, task_count};
 use crate::cpu::kernel::{Buf, Io, Kernel, Prepared, share};
 use crate::cpu::simd::vectorized;
 use std::ops::Range;
+
+/// Rows of a part where pixels of one column share a tile: half of a tile's.
+const ROWS: usize = 7;
+/// Tasks enough for some threads.
+const TASKS: usize = 32;
 
 /// Convolution with `f32` elements: inputs `x` `[n, h, w, c]`, `weight` `[k, c/groups, r, s]` and,
 /// when asked, a bias of `k` and then a scale of `k` for the filters; output `[n, oh, ow, k]`, overwritten, and, when
@@ -36,23 +42,23 @@ pub struct Forward {
     pieces: usize,
     /// Whether the only task that needs a panel packs it itself, in its cache: packed weights then never go to memory.
     alone: bool,
-    /// Where each output pixel's window starts, and where its results go.
-    a_rows: Vec<usize>,
-    c_rows: Vec<usize>,
-    /// Runs of a window: where they start, how long each is, and how many meet at once.
-    segments: Vec<usize>,
-    /// Where they start in each packed panel.
-    b_segments: Vec<Vec<usize>>,
-    length: usize,
-    at_once: usize,
+    /// For each block of rows, or for all of them, the pixels that meet the same filter values.
+    meetings: Vec<Vec<Meeting>>,
+    /// Parts of the reduction between visits to the result.
+    steps: usize,
 }
 
 impl Forward {
     /// A convolution of the given sizes.
     pub fn new(g: Geometry, bias: bool, scaled: bool, activation: Activation) -> Self {
         let tasks = task_count(g.flops() as usize);
-        let cut = Cut::new(g.n, g.oh(), g.ow(), tasks, PIXELS);
-        Forward::cut(g, bias, scaled, activation, cut, tasks)
+        let usual = Cut::new(g.n, g.oh(), g.ow(), tasks, PIXELS);
+        let high = Cut::new(g.n, g.oh(), g.ow(), tasks, PIXELS.max(ROWS * g.ow()));
+        // Near the left and the right edge, pixels of one column meet the same filter values: a part of many rows.
+        let cut =
+            if g.padding[1] > 0 && high.parts() * filled_panels(g.group_k()).len() >= TASKS { high } else { usual };
+        let cut = [cut, usual].into_iter().find(|cut| meetings::fewer(&g, cut));
+        Forward::cut(g, bias, scaled, activation, cut.unwrap_or(usual), tasks, cut.is_some())
     }
 
     /// The same, with statistics as its second output.
@@ -74,9 +80,9 @@ impl Forward {
         }
     }
 
-    fn cut(g: Geometry, bias: bool, scaled: bool, activation: Activation, cut: Cut, tasks: usize) -> Self {
-        let ow = g.ow();
-        let panels = panels(g.group_k());
+    /// With the pixels cut like this; `skips` is whether products with padding are left out.
+    fn cut(g: Geometry, bias: bool, scaled: bool, activation: Activation, cut: Cut, tasks: usize, skips: bool) -> Self {
+        let panels = filled_panels(g.group_k());
         let total_panels = panels.len() * g.groups;
         let panel_blocks = tasks.div_ceil(cut.parts().max(1)).clamp(1, total_panels.max(1));
         let floats = g.taps() * g.group_c() * g.k;
@@ -87,24 +93,12 @@ impl Forward {
         let panel = g.taps() * g.group_c() * widest * size_of::<f32>();
         let alone = tasks > 1 && !scaled && cut.parts() == 1 && panel_blocks == total_panels && panel <= CACHE;
 
-        let line = g.padded_w() * g.c;
-        let image = if g.padded() { g.rows_under(cut.block_rows()) * line } else { g.h * line };
-        let window = |p: usize| {
-            let (i, row, column) = (p / ow / cut.block_rows(), p / ow % cut.block_rows(), p % ow);
-            i * image + row * g.stride[0] * line + column * g.stride[1] * g.c
+        let meetings: Vec<_> = if skips {
+            (0..cut.blocks).map(|block| meetings::skipping(&g, &cut, block, &panels)).collect()
+        } else {
+            vec![vec![Meeting::all(&g, &cut, &panels)]]
         };
-        let pixels = cut.images() * cut.block_rows() * ow;
-        let a_rows = (0..pixels).map(window).collect();
-        let c_rows = (0..pixels).map(|p| p * g.k).collect();
-
-        // A filter row is one run of memory when nothing is skipped in it.
-        let whole_rows = g.groups == 1 && g.dilation[1] == 1 && g.s * g.c <= DEPTH;
-        let (runs, length) = if whole_rows { (1, g.s * g.c) } else { (g.s, g.group_c()) };
-        let segments: Vec<usize> =
-            (0..g.r * runs).map(|i| i / runs * g.dilation[0] * line + i % runs * g.dilation[1] * g.c).collect();
-        let b_segments =
-            panels.iter().map(|p| (0..segments.len()).map(|i| i * length * p.width.columns).collect()).collect();
-        let at_once = (DEPTH / length.max(1)).max(1);
+        let steps = meetings.iter().flatten().map(Meeting::steps).max().unwrap_or(1);
         Forward {
             g,
             grouped: Grouped::new(g, Pass::Forward { bias, scaled, activation }),
@@ -114,17 +108,13 @@ impl Forward {
             activation,
             statistics: false,
             cut,
+            packed_k: width_of(&panels),
             panels,
-            packed_k: packed_width(g.group_k()),
             panel_blocks,
             pieces: if alone { 1 } else { pieces.clamp(1, g.group_c().max(1)) },
             alone,
-            a_rows,
-            c_rows,
-            segments,
-            b_segments,
-            length,
-            at_once,
+            meetings,
+            steps,
         }
     }
 
@@ -192,11 +182,11 @@ impl Forward {
         let y_at = (images.start * g.oh() + rows.start) * g.ow() * g.k;
         let y = io.outputs[0].ptr::<f32>().wrapping_add(y_at);
         // SAFETY: this task alone writes these pixels' columns.
-        unsafe { self.rows(images, rows, chosen, y, self.statistics.then_some(part), io) };
+        unsafe { self.rows(images, rows, chosen, y, part, self.statistics, io) };
     }
 
     /// Computes rows of images, as many as a part has at most, for some panels, with weights that are packed. They go to
-    /// `y`, pixel after pixel with all channels; the statistics of these pixels go to those of a part.
+    /// `y`, pixel after pixel with all channels; the statistics of these pixels, when asked, go to those of the part.
     ///
     /// # Safety
     /// This task alone must own the panels' columns of these pixels at `y`, and read what lies at the inputs.
@@ -206,7 +196,8 @@ impl Forward {
         rows: Range<usize>,
         chosen: Range<usize>,
         y: *mut f32,
-        part: Option<usize>,
+        part: usize,
+        statistics: bool,
         io: &Io<'_>,
     ) {
         let g = &self.g;
@@ -221,47 +212,54 @@ impl Forward {
             self.pack(chosen.start, io);
         }
 
-        let blocks = self.segments.len().div_ceil(self.at_once).max(1);
-        for block in 0..blocks {
-            let segments = share(self.segments.len(), blocks, block);
+        let meetings = &self.meetings[part % self.meetings.len()];
+        for step in 0..self.steps {
+            let last = step + 1 == self.steps;
             for index in chosen.clone() {
                 let group = index / self.panels.len();
                 let panel = &self.panels[index % self.panels.len()];
                 let width = panel.width.columns;
                 let column = group * g.group_k() + panel.start;
                 let (packed, b) = self.packed(group, panel, io);
-                let start = match (block, self.bias) {
+                let start = match (step, self.bias) {
                     (0, true) => Start::Bias(io.inputs[2].ptr::<f32>().wrapping_add(column)),
                     (0, false) => Start::Zero,
                     _ => Start::Sum,
                 };
-                let tile = Tile {
-                    a: x.wrapping_add(group * g.group_c()),
-                    a_rows: std::ptr::null(),
-                    a_segments: self.segments[segments.clone()].as_ptr(),
-                    a_step: 1,
-                    segments: segments.len(),
-                    length: self.length,
-                    b: packed.ptr::<f32>().wrapping_add(b),
-                    b_segments: self.b_segments[index % self.panels.len()][segments.clone()].as_ptr(),
-                    b_step: width,
-                    c: y.wrapping_add(column),
-                    c_rows: std::ptr::null(),
-                    columns: 0,
-                    start,
-                    relu: block + 1 == blocks && self.activation == Activation::Relu,
-                };
-                let (a_rows, c_rows) = (&self.a_rows[..pixels], &self.c_rows[..pixels]);
-                let Some(part) = part.filter(|_| block + 1 == blocks) else {
-                    // SAFETY: windows stay inside the (padded) images; the caller's promise.
-                    unsafe { panel.rows(tile, a_rows, c_rows) };
-                    continue;
-                };
-                let mut measure = Measure::new(panel.columns);
-                let from = tile.c.cast_const();
-                // SAFETY: as above; the rows of a tile have just been written by this task.
-                unsafe { panel.rows_then(tile, a_rows, c_rows, |rows| measure.add(from, rows)) };
-                measure.put(io, part, g.k, column);
+                let mut measure = (statistics && last).then(|| Measure::new(panel.columns));
+                for meeting in meetings {
+                    let segments = share(meeting.segments.len(), self.steps, step);
+                    let tile = Tile {
+                        a: x.wrapping_add(group * g.group_c()),
+                        a_rows: std::ptr::null(),
+                        a_segments: meeting.segments[segments.clone()].as_ptr(),
+                        a_step: 1,
+                        segments: segments.len(),
+                        length: meeting.length,
+                        b: packed.ptr::<f32>().wrapping_add(b),
+                        b_segments: meeting.b_segments[index % self.panels.len()][segments].as_ptr(),
+                        b_step: width,
+                        c: y.wrapping_add(column),
+                        c_rows: std::ptr::null(),
+                        columns: 0,
+                        start,
+                        relu: last && self.activation == Activation::Relu,
+                    };
+                    let count = (meeting.image * images.len()).min(pixels);
+                    let (a_rows, c_rows) = (&meeting.a_rows[..count], &meeting.c_rows[..count]);
+                    let from = tile.c.cast_const();
+                    // SAFETY: windows stay inside the (padded) images; the caller's promise. The rows of a tile that are
+                    // measured have just been written by this task.
+                    unsafe {
+                        match &mut measure {
+                            Some(measure) => panel.rows_then(tile, a_rows, c_rows, |rows| measure.add(from, rows)),
+                            None => panel.rows(tile, a_rows, c_rows),
+                        }
+                    }
+                }
+                if let Some(measure) = measure {
+                    measure.put(io, part, g.k, column);
+                }
             }
         }
     }
@@ -325,7 +323,7 @@ impl Band {
     /// are too many to be read again for each band.
     pub fn new(g: Geometry, bias: bool, scaled: bool, activation: Activation, rows: usize) -> Option<Self> {
         let cut = Cut { n: 1, rows, groups: 1, blocks: 1 };
-        let forward = Forward::cut(g, bias, scaled, activation, cut, 1);
+        let forward = Forward::cut(g, bias, scaled, activation, cut, 1, false);
         let usual = forward.grouped.is_none() && forward.winograd.is_none();
         (usual && forward.workspace() <= WEIGHTS).then_some(Band(forward))
     }
@@ -363,7 +361,7 @@ impl Band {
         );
         let panels = 0..self.0.panels.len() * g.groups;
         // SAFETY: `y` has room for the rows, and nobody else has it; nobody writes an input or the packed weights.
-        unsafe { self.0.rows(image..image + 1, rows, panels, y.as_mut_ptr(), None, io) };
+        unsafe { self.0.rows(image..image + 1, rows, panels, y.as_mut_ptr(), 0, false, io) };
     }
 }
 

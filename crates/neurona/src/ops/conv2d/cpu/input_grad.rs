@@ -6,9 +6,10 @@ use super::grouped::{Grouped, Pass};
 use super::winograd::{self, Winograd};
 use super::{CACHE, Cut, Geometry};
 use crate::cpu::gemm::micro::{Start, Tile, widths};
-use crate::cpu::gemm::panel::{Panel, Transposed, packed_width, panels};
+use crate::cpu::gemm::panel::{Panel, Transposed, filled_panels, width_of};
 use crate::cpu::gemm::{Activation, DEPTH, MatLayout, MatMul, task_count};
 use crate::cpu::kernel::{Buf, Io, Kernel, Prepared, share};
+use std::ops::Range;
 
 /// Gradient of a convolution for its input, `f32`: inputs `dy` `[n, oh, ow, k]` and `weight`
 /// `[k, c/groups, r, s]`; output `[n, h, w, c]`, overwritten.
@@ -32,8 +33,8 @@ pub struct InputGrad {
     panel_blocks: usize,
     /// Floats from pixel to pixel where a task gathers its sums.
     pixel: usize,
-    /// For each block of rows: the pixels that meet.
-    meetings: Vec<Vec<Meeting>>,
+    /// For each block of rows and each filter column, or for all columns at once: the pixels that meet.
+    meetings: Vec<Vec<Vec<Meeting>>>,
     /// For each filter row of a meeting, where its output row and its weights start.
     a_segments: Vec<usize>,
     b_segments: Vec<usize>,
@@ -68,7 +69,7 @@ impl InputGrad {
         let c = g.group_c();
         let whole_rows = g.groups == 1 && g.dilation[1] == 1 && g.s > 1 && c < 2 * widest && !c.is_multiple_of(widest);
         let columns = if whole_rows { g.s * c } else { c };
-        let panels = panels(columns);
+        let panels = filled_panels(columns);
         let tasks = task_count(g.flops() as usize);
         let cut = Cut::new(g.n, g.h, g.w, tasks, PIXELS);
         let units = if whole_rows { 1 } else { panels.len() * g.groups };
@@ -85,7 +86,7 @@ impl InputGrad {
         let floats = g.k * g.taps() * c;
         let panel = g.taps() * g.group_k() * widest * size_of::<f32>();
         let alone = !whole_rows && cut.parts() == 1 && g.groups == 1 && panel_blocks == panels.len() && panel <= CACHE;
-        let packed = if alone { widest } else { packed_width(columns) };
+        let packed = if alone { widest } else { width_of(&panels) };
         // Filter rows that meet one input row are `apart`, and so are their output rows.
         let apart = g.stride[0] / gcd(g.stride[0], g.dilation[0]);
         let line = apart * g.dilation[0] / g.stride[0] * g.ow() * g.k;
@@ -112,7 +113,12 @@ impl InputGrad {
             pieces: if alone { 1 } else { pieces.min(g.group_k()).max(1) },
             alone,
         };
-        grad.meetings = (0..cut.parts().min(cut.blocks)).map(|i| grad.meet(i)).collect();
+        // Patches that would fall on padding are left out, unless they are too few to be worth lists for each filter column.
+        let inside: usize = (0..g.s).map(|s| g.reached(1, s).len()).sum();
+        let lists = if whole_rows || inside * 100 >= g.s * g.ow() * 97 { 1 } else { g.s };
+        let reached = |s: usize| if lists == 1 { 0..g.ow() } else { g.reached(1, s) };
+        let blocks = 0..cut.parts().min(cut.blocks);
+        grad.meetings = blocks.map(|block| (0..lists).map(|s| grad.meet(block, reached(s))).collect()).collect();
         grad
     }
 
@@ -139,8 +145,8 @@ impl InputGrad {
         (rows, last)
     }
 
-    /// All meetings of a block of rows.
-    fn meet(&self, block: usize) -> Vec<Meeting> {
+    /// The meetings of a block of rows with these columns of the output.
+    fn meet(&self, block: usize, reached: Range<usize>) -> Vec<Meeting> {
         let g = &self.g;
         let rows = self.cut.part(block).1;
         // Patches of neighbouring columns overlap when they are whole filter rows.
@@ -169,7 +175,7 @@ impl InputGrad {
         for pairs in pairs.chunk_by(|a, b| (a.0, a.1) == (b.0, b.1)) {
             let (r, count, ..) = pairs[0];
             meetings.extend((0..classes).map(|class| {
-                let columns = || (class..g.ow()).step_by(classes);
+                let columns = || (reached.start + class..reached.end).step_by(classes);
                 let entries = (0..self.cut.images())
                     .flat_map(|image| pairs.iter().map(move |&(_, _, y, from)| (image, y, from)))
                     .flat_map(|(image, y, from)| columns().map(move |ow| (image, y, from, ow)));
@@ -288,7 +294,8 @@ impl InputGrad {
                     let column = group * g.group_c() + panel.start - channel;
                     let (packed, at) = self.packed(group, panel, io);
                     let at = at - self.packed_at(group, 0) + steps.start * width;
-                    for meeting in &self.meetings[part % self.cut.blocks] {
+                    let meetings = &self.meetings[part % self.cut.blocks];
+                    for meeting in &meetings[s % meetings.len()] {
                         let run = if self.whole_rows { meeting.r } else { meeting.r * g.s + s };
                         let tile = Tile {
                             a: dy.wrapping_add(group * g.group_k() + steps.start),
@@ -322,13 +329,7 @@ impl InputGrad {
     }
 
     /// Zeros the place where sums are gathered, and says where it starts.
-    fn clear(
-        &self,
-        images: std::ops::Range<usize>,
-        rows: std::ops::Range<usize>,
-        channels: std::ops::Range<usize>,
-        io: &Io<'_>,
-    ) -> *mut f32 {
+    fn clear(&self, images: Range<usize>, rows: Range<usize>, channels: Range<usize>, io: &Io<'_>) -> *mut f32 {
         let g = &self.g;
         if !self.direct() {
             let floats = images.len() * self.image(self.cut.block_rows());
@@ -348,13 +349,7 @@ impl InputGrad {
     }
 
     /// Copies the sums without their padding.
-    fn write(
-        &self,
-        images: std::ops::Range<usize>,
-        rows: std::ops::Range<usize>,
-        channels: std::ops::Range<usize>,
-        io: &Io<'_>,
-    ) {
+    fn write(&self, images: Range<usize>, rows: Range<usize>, channels: Range<usize>, io: &Io<'_>) {
         let g = &self.g;
         let size = self.image(self.cut.block_rows());
         for (i, image) in images.enumerate() {
@@ -384,7 +379,7 @@ fn gcd(a: usize, b: usize) -> usize {
 }
 
 /// Channels of neighbouring (group, panel) units; a group has `c`.
-fn block_columns(panels: &[Panel], c: usize, units: std::ops::Range<usize>) -> usize {
+fn block_columns(panels: &[Panel], c: usize, units: Range<usize>) -> usize {
     let end = |unit: usize| {
         let (group, panel) = (unit / panels.len(), unit % panels.len());
         group * c + panels[panel].start

@@ -49,6 +49,35 @@ fn few_pixels() {
     check_few(square(3, 90, 1, 15, 1));
     check_few(Geometry { padding: [1, 0], stride: [1, 2], ..square(1, 3, 9, 5, 5) });
     check_few(Geometry { w: 2, s: 2, ..square(1, 600, 3, 28, 3) });
+    // Whole registers of pixels and a few more, which are no vectors; and only these.
+    check_few(square(1, 70, 7, 40, 1));
+    check_few(Geometry { padding: [1, 1], ..square(2, 20, 5, 30, 3) });
+    check_few(Geometry { h: 3, w: 17, ..square(1, 530, 3, 33, 1) });
+    check_few(square(1, 40, 3, 20, 3));
+}
+
+#[test]
+fn padding_is_left_out() {
+    for (r, s) in [(1, 7), (7, 1), (1, 5), (5, 1)] {
+        let padding = [r / 2, s / 2];
+        for (n, c, size, k) in [(8, 20, 14, 40), (1, 33, 14, 34), (3, 100, 9, 16), (8, 48, 17, 33)] {
+            check(Geometry { r, s, padding, ..square(n, c, size, k, 1) });
+        }
+        check(Geometry { r, s, padding, stride: [2, 1], ..square(2, 18, 15, 32, 1) });
+        check(Geometry { r, s, padding: padding.map(|p| 2 * p), dilation: [2, 2], ..square(3, 34, 14, 32, 1) });
+        // Some pixels meet nothing but padding.
+        check(Geometry { r, s, padding: [2 * r, 2 * s], ..square(2, 16, 14, 33, 1) });
+    }
+    check(Geometry { padding: [3, 3], ..square(4, 32, 7, 32, 7) });
+}
+
+#[test]
+fn reach_of_filters() {
+    let g = Geometry { r: 1, s: 7, padding: [0, 3], ..square(1, 1, 14, 1, 1) };
+    assert_eq!([0, 3, 10, 13].map(|at| g.reach(1, at)), [3..7, 0..7, 0..7, 0..4]);
+    assert_eq!([0, 3, 6].map(|tap| g.reached(1, tap)), [3..14, 0..14, 0..11]);
+    let g = Geometry { stride: [2, 2], dilation: [2, 2], padding: [5, 5], ..square(1, 1, 4, 1, 3) };
+    assert_eq!((0..g.oh()).map(|at| g.reach(0, at)).collect::<Vec<_>>(), [3..3, 2..3, 1..3, 0..2, 0..1].to_vec());
 }
 
 fn check(g: Geometry) {

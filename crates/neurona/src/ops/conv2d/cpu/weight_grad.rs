@@ -45,14 +45,21 @@ pub struct WeightGrad {
     pixel: usize,
     /// For each block of broadcast values, where they lie and where their sums go.
     rows: Vec<(Vec<usize>, Vec<usize>)>,
-    /// Where each row of a part's output starts in its input, and in its output.
-    x_lines: Vec<usize>,
-    dy_lines: Vec<usize>,
+    /// For each block of rows and each filter row, or for all of them: the rows of the output that meet the image.
+    lines: Vec<Vec<Lines>>,
     /// Filters that are added up side by side, and tasks that do so.
     filters: usize,
     reduces: usize,
     /// Where the batch is not split, most channels of a task: it turns its sums into OIHW itself, in its cache.
     alone: Option<usize>,
+}
+
+/// Rows of a part's output, for as many images as it may have: where each starts in the input, and in the output.
+struct Lines {
+    x: Vec<usize>,
+    dy: Vec<usize>,
+    /// Rows of one image.
+    image: usize,
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -115,8 +122,7 @@ impl WeightGrad {
             blocks: (row_blocks, panel_blocks),
             pixel: g.c,
             rows: Vec::new(),
-            x_lines: Vec::new(),
-            dy_lines: (0..cut.images() * cut.block_rows()).map(|i| i * g.ow() * g.k).collect(),
+            lines: Vec::new(),
             filters: if way == Way::Windows { STREAMS } else { 1 },
             reduces: 0,
             alone: None,
@@ -133,10 +139,25 @@ impl WeightGrad {
         let most = g.k.div_ceil(grad.filters).max(1);
         grad.reduces = (grad.partial() * cut.parts() / 16_384).clamp(1, 64).min(most);
         grad.rows = (0..row_blocks).map(|block| grad.broadcast(block)).collect();
-        let rows = cut.block_rows().max(1);
-        let line = g.stride[0] * g.padded_w() * grad.pixel;
-        grad.x_lines = (0..cut.images() * rows).map(|i| i / rows * grad.image() + i % rows * line).collect();
+        // Products with the padding's rows are left out.
+        let lists = if way == Way::Windows || g.padding[0] == 0 { 1 } else { g.r };
+        let reached = |r: usize| if lists == 1 { 0..g.oh() } else { g.reached(0, r) };
+        let blocks = 0..cut.parts().min(cut.blocks);
+        grad.lines = blocks.map(|block| (0..lists).map(|r| grad.meet(block, reached(r))).collect()).collect();
         grad
+    }
+
+    /// The rows of a block that are among these rows of the output.
+    fn meet(&self, block: usize, reached: Range<usize>) -> Lines {
+        let (g, block_rows, own) = (&self.g, self.cut.block_rows(), self.cut.part(block).1);
+        let place = |row: usize| row.clamp(own.start, own.end) - own.start;
+        let rows = place(reached.start)..place(reached.end);
+        let image = rows.len();
+        let line = g.stride[0] * g.padded_w() * self.pixel;
+        let all = (0..self.cut.images()).flat_map(|i| rows.clone().map(move |row| (i, row)));
+        let (x, dy) =
+            all.map(|(i, row)| (i * self.image() + row * line, (i * block_rows + row) * g.ow() * g.k)).unzip();
+        Lines { x, dy, image }
     }
 
     /// Floats from image to image of a part's (padded) input.
@@ -229,7 +250,7 @@ impl WeightGrad {
                 channels = channel + inside.start..channel + inside.end;
                 channel = 0;
             }
-            self.copy(images, rows, channels, io)
+            self.copy(images.clone(), rows, channels, io)
         } else {
             let first = images.start * g.h + rows.start * g.stride[0];
             io.inputs[0].ptr::<f32>().wrapping_add(first * g.w * g.c)
@@ -248,16 +269,21 @@ impl WeightGrad {
         let at_once = PIXELS.max(L1_FLOATS / (self.pixel * g.stride[1] + g.k));
         let blocks = (lines * g.ow()).div_ceil(at_once).clamp(1, lines.max(1));
         for block in 0..blocks {
-            let lines = share(lines, blocks, block);
-            let x_lines = self.x_lines[lines.clone()].as_ptr();
-            let dy_lines = self.dy_lines[lines.clone()].as_ptr();
             let x_step = g.stride[1] * self.pixel;
+            // The rows that meet a filter row, as far as they belong to this block.
+            let block_lines = |r: usize| {
+                let met = &self.lines[part % self.cut.blocks];
+                let met = &met[r % met.len()];
+                let own = share(met.image * images.len(), blocks, block);
+                (met.x[own.clone()].as_ptr(), met.dy[own.clone()].as_ptr(), own.len())
+            };
+            let (x_lines, dy_lines, segments) = block_lines(0);
             let mut tile = Tile {
                 a: x,
                 a_rows: std::ptr::null(),
                 a_segments: x_lines,
                 a_step: x_step,
-                segments: lines.len(),
+                segments,
                 length: g.ow(),
                 b: dy,
                 b_segments: dy_lines,
@@ -278,16 +304,20 @@ impl WeightGrad {
                     }
                 }
                 Way::Gradients { runs } => {
-                    (tile.a, tile.a_segments, tile.a_step) = (dy, dy_lines, g.k);
-                    (tile.b_segments, tile.b_step) = (x_lines, x_step);
+                    (tile.a_step, tile.b_step) = (g.k, x_step);
                     let (run, before) = match self.alone {
                         Some(channels) => (g.taps() * channels / runs, inside.start),
                         None => (g.taps() * g.group_c() / runs, 0),
                     };
                     for index in 0..runs {
-                        let tap = self.tap(index * g.taps() / runs);
+                        let tap = index * g.taps() / runs;
+                        // Nor are products with the padding at the sides computed, where filter columns are apart.
+                        let columns = if runs == g.taps() { g.reached(1, tap % g.s) } else { 0..g.ow() };
+                        (tile.b_segments, tile.a_segments, tile.segments) = block_lines(tap / g.s);
+                        (tile.a, tile.length) = (dy.wrapping_add(columns.start * g.k), columns.len());
+                        let x = x.wrapping_add(self.tap(tap) + columns.start * x_step);
                         for panel in panels {
-                            let b = x.wrapping_add(tap + panel.start - skipped);
+                            let b = x.wrapping_add(panel.start - skipped);
                             let c = sums.wrapping_add(index * run + panel.start - before);
                             // SAFETY: as above.
                             unsafe { panel.rows(Tile { b, c, ..tile }, a_rows, c_rows) };
