@@ -115,10 +115,28 @@ impl Panel {
 /// Packs a panel whose columns lie side by side: writes `out[t·width + j] = source[t·row + j]` for
 /// `j < columns`, zeros above. `out` holds a whole number of rows.
 pub(crate) fn pack(out: &mut [f32], width: usize, columns: usize, source: &[f32], row: usize) {
-    for (t, to) in out.chunks_exact_mut(width).enumerate() {
-        to[..columns].copy_from_slice(&source[t * row..][..columns]);
-        to[columns..].fill(0.0);
+    match (width, columns) {
+        (32, 32) => pack_full::<32>(out, source, row),
+        (16, 16) => pack_full::<16>(out, source, row),
+        _ => {
+            for (t, to) in out.chunks_exact_mut(width).enumerate() {
+                to[..columns].copy_from_slice(&source[t * row..][..columns]);
+                to[columns..].fill(0.0);
+            }
+        }
     }
+}
+
+/// The same for a panel without gaps, whose rows are too short for a call to copy each.
+fn pack_full<const WIDTH: usize>(out: &mut [f32], source: &[f32], row: usize) {
+    vectorized(
+        #[inline(always)]
+        || {
+            for (t, to) in out.as_chunks_mut::<WIDTH>().0.iter_mut().enumerate() {
+                to.copy_from_slice(&source[t * row..][..WIDTH]);
+            }
+        },
+    );
 }
 
 /// Steps `range` of a panel whose columns are contiguous, `stride` floats from one to the next.
