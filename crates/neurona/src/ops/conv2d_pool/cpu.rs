@@ -10,6 +10,7 @@ mod micro;
 mod product;
 #[cfg(test)]
 mod tests;
+mod winograd;
 
 pub(crate) use crate::ops::conv2d::cpu::Geometry;
 pub(crate) use backward::Backward;
@@ -44,10 +45,15 @@ pub(crate) fn forward(g: Geometry, options: Options) -> Option<Box<dyn Kernel>> 
     if g.groups != 1 || pooled(&g).contains(&0) || [g.n, g.c, g.k].contains(&0) {
         return None;
     }
+    forward_by(g, options, winograd::faster(&g))
+}
+
+/// The same, in Winograd's way if that is `fast`er.
+fn forward_by(g: Geometry, options: Options, fast: bool) -> Option<Box<dyn Kernel>> {
     if windows_abreast(&g) {
-        return Some(Box::new(Direct::new(g, options)));
+        return Some(Box::new(Direct::new(g, options, fast)));
     }
-    if options.from_rows { None } else { Some(Box::new(Product::new(g, options)?)) }
+    if options.from_rows { None } else { Some(Box::new(Product::new(g, options, fast)?)) }
 }
 
 /// Whether the gradient in one is faster than one by one: it reads windows of the input at any place, which must come from

@@ -4,9 +4,10 @@
 //! filter value meets a whole register, and the largest of a window's elements is found lane by lane.
 
 use super::micro::{Sums, lanes, sums};
+use super::winograd::{self, Windows};
 use super::{Geometry, NEAR, NOWHERE, Options, pooled};
 use crate::cpu::gemm::{Activation, task_count};
-use crate::cpu::kernel::{Io, Kernel, share};
+use crate::cpu::kernel::{Io, Kernel, Prepared, share};
 use crate::cpu::simd::vectorized;
 use std::ops::Range;
 
@@ -24,23 +25,33 @@ pub(super) struct Direct {
     rows: usize,
     /// For each column of a filter, where the two columns of the first window find theirs in a row's decks.
     columns: Vec<[usize; 2]>,
+    /// How sums are made with fewer products.
+    winograd: Option<Windows>,
     tasks: usize,
 }
 
 impl Direct {
-    pub fn new(g: Geometry, options: Options) -> Self {
+    /// In Winograd's way if that is `fast`er, and possible.
+    pub fn new(g: Geometry, options: Options, fast: bool) -> Self {
         let [down, across] = pooled(&g);
         let decks = 2 * g.stride[1];
         let wide = across.next_multiple_of(LANES);
+        let winograd = Windows::possible(&g, wide).filter(|_| fast);
         let reach = (g.stride[1] + (g.s - 1) * g.dilation[1]) / decks;
         let deck = (wide + reach).max(g.padded_w().div_ceil(decks)).next_multiple_of(4);
         let at = |column: usize| column % decks * deck + column / decks;
         let columns = (0..g.s).map(|s| [0, 1].map(|b| at(b * g.stride[1] + s * g.dilation[1]))).collect();
         let line = g.c * decks * deck * size_of::<f32>();
-        let most = (NEAR / line.max(1)).saturating_sub(g.rows_under(2)) / (2 * g.stride[0]) + 1;
-        // Two rows of windows at least: neighbours look at the same rows of the image, which each task deals out for itself.
-        let tasks = task_count(g.flops() as usize).min(g.n * down.div_ceil(2));
-        Direct { g, options, decks, deck, wide, rows: most.min(down), columns, tasks }
+        let (rows, tasks) = match &winograd {
+            Some(winograd) => (winograd.rows(), winograd::tasks(&g)),
+            None => {
+                let most = (NEAR / line.max(1)).saturating_sub(g.rows_under(2)) / (2 * g.stride[0]) + 1;
+                // Two rows of windows at least: neighbours look at the same rows of the image, which each task deals out
+                // for itself.
+                (most.min(down), task_count(g.flops() as usize).min(g.n * down.div_ceil(2)))
+            }
+        };
+        Direct { g, options, decks, deck, wide, rows, columns, winograd, tasks }
     }
 
     /// Floats from row to row, and from channel to channel, of the decks.
@@ -49,10 +60,11 @@ impl Direct {
         [row, self.g.rows_under(2 * self.rows) * row]
     }
 
-    /// Floats of decks, of the sums of a row of windows, and of their results.
-    fn floats(&self) -> [usize; 3] {
+    /// Floats of decks, of the sums of a row of windows, of their results, and of what Winograd's way needs.
+    fn floats(&self) -> [usize; 4] {
         let sums = self.g.k * self.wide;
-        [(self.g.c * self.steps()[1]).next_multiple_of(lanes()), 4 * sums, sums]
+        let winograd = self.winograd.as_ref().map_or(0, Windows::scratch);
+        [(self.g.c * self.steps()[1]).next_multiple_of(LANES), 4 * sums, sums, winograd]
     }
 
     /// Deals out rows of an image, counted from the top of its padding.
@@ -251,34 +263,53 @@ fn interleave<const K: usize>(rows: &[f32], wide: usize, out: &mut [f32]) {
 
 impl Kernel for Direct {
     fn phases(&self) -> Vec<usize> {
-        vec![if self.g.k == 0 { 0 } else { self.tasks }]
+        let tasks = if self.g.k == 0 { 0 } else { self.tasks };
+        if self.winograd.is_some() { vec![tasks.min(1), tasks] } else { vec![tasks] }
+    }
+
+    fn workspace(&self) -> usize {
+        self.winograd.as_ref().map_or(0, Windows::workspace)
+    }
+
+    fn prepared(&self) -> Option<Prepared> {
+        self.winograd.as_ref().map(Windows::prepared)
     }
 
     fn scratch(&self) -> usize {
         self.floats().iter().sum::<usize>() * size_of::<f32>()
     }
 
-    fn run(&self, _phase: usize, task: usize, io: &Io<'_>) {
+    fn run(&self, phase: usize, task: usize, io: &Io<'_>) {
+        if let (Some(winograd), 0) = (&self.winograd, phase) {
+            return winograd.pack(io);
+        }
         let g = &self.g;
         let down = pooled(g)[0];
         let all = share(g.n * down, self.tasks, task);
-        let [decks, sums, best] = self.floats();
+        let [decks, sums, best, more] = self.floats();
         // SAFETY: scratch belongs to this thread; nobody writes an input.
         let (scratch, x) =
-            unsafe { (io.scratch.slice_mut::<f32>(0..decks + sums + best), io.inputs[0].slice::<f32>()) };
+            unsafe { (io.scratch.slice_mut::<f32>(0..decks + sums + best + more), io.inputs[0].slice::<f32>()) };
         let (dealt, rest) = scratch.split_at_mut(decks);
-        let (sums, best) = rest.split_at_mut(sums);
+        let (sums, rest) = rest.split_at_mut(sums);
+        let (best, more) = rest.split_at_mut(best);
         let mut row = all.start;
         while row < all.end {
             let (image, first) = (row / down, row % down);
             let count = self.rows.min(down - first).min(all.end - row);
-            let top = 2 * first * g.stride[0];
+            let (top, under) = (2 * first * g.stride[0], g.rows_under(2 * count));
             vectorized(
                 #[inline(always)]
-                || self.deal(image, top..top + g.rows_under(2 * count), dealt, x),
+                || self.deal(image, top..top + under, dealt, x),
             );
+            if let Some(winograd) = &self.winograd {
+                winograd.transform(under, dealt, self.deck, self.steps(), more);
+            }
             for i in 0..count {
-                self.convolve(i, dealt, io, sums);
+                match &self.winograd {
+                    Some(winograd) => winograd.convolve(i, more, io, sums),
+                    None => self.convolve(i, dealt, io, sums),
+                }
                 vectorized(
                     #[inline(always)]
                     || {

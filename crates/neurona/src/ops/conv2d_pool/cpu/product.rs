@@ -1,5 +1,6 @@
-//! Forward with a convolution by matrix products, a band of rows at a time.
+//! Forward with a convolution of a band of rows at a time, by matrix products or in Winograd's way.
 
+use super::winograd::{self, Tiles};
 use super::{Geometry, NEAR, NOWHERE, Options, pooled};
 use crate::cpu::gemm::{Activation, task_count};
 use crate::cpu::kernel::{Io, Kernel, Prepared, share};
@@ -11,7 +12,7 @@ use crate::ops::pool::Pool;
 /// See [`forward`](super::forward).
 pub(super) struct Product {
     g: Geometry,
-    band: Band,
+    band: Way,
     /// Rows of windows that are convolved at a time.
     rows: usize,
     tasks: usize,
@@ -19,12 +20,49 @@ pub(super) struct Product {
     to_rows: bool,
 }
 
+/// How a band is convolved.
+enum Way {
+    Plain(Band),
+    Winograd(Tiles),
+}
+
+impl Way {
+    /// Tasks that pack the weights.
+    fn packs(&self) -> usize {
+        match self {
+            Way::Plain(band) => band.packs(),
+            Way::Winograd(tiles) => tiles.packs(),
+        }
+    }
+
+    /// Bytes at the start of scratch.
+    fn scratch(&self) -> usize {
+        match self {
+            Way::Plain(band) => band.scratch(),
+            Way::Winograd(tiles) => tiles.scratch(),
+        }
+    }
+
+    /// Two rows of pixels for each row of windows.
+    fn rows(&self, image: usize, rows: std::ops::Range<usize>, y: &mut [f32], io: &Io<'_>) {
+        match self {
+            Way::Plain(band) => band.rows(image, 2 * rows.start..2 * rows.end, y, io),
+            Way::Winograd(tiles) => tiles.rows(image, rows, y, io),
+        }
+    }
+}
+
 impl Product {
-    pub fn new(g: Geometry, options: Options) -> Option<Self> {
+    /// In Winograd's way if that is `fast`er, and possible.
+    pub fn new(g: Geometry, options: Options, fast: bool) -> Option<Self> {
         let [down, _] = pooled(&g);
         let rows = (NEAR / (2 * g.ow() * g.k * size_of::<f32>()).max(1)).clamp(1, down);
         let band = Band::new(g, options.bias, options.scaled, Activation::Relu, 2 * rows)?;
-        let tasks = task_count(g.flops() as usize).min(g.n * down);
+        let plain = task_count(g.flops() as usize).min(g.n * down);
+        let (band, tasks) = match Tiles::possible(&g, options.bias, options.scaled, rows).filter(|_| fast) {
+            Some(tiles) => (Way::Winograd(tiles), winograd::tasks(&g)),
+            None => (Way::Plain(band), plain),
+        };
         Some(Product { g, band, rows, tasks, places: options.places, to_rows: options.to_rows })
     }
 
@@ -42,7 +80,7 @@ impl Product {
         let at = self.band.scratch() / size_of::<f32>();
         // SAFETY: scratch belongs to this thread, and the band's own part ends before.
         let band = unsafe { io.scratch.slice_mut::<f32>(at..at + floats) };
-        self.band.rows(image, 2 * rows.start..2 * rows.end, band, io);
+        self.band.rows(image, rows.clone(), band, io);
         let windows = rows.len() * across;
         let first = (image * down + rows.start) * across * g.k;
         let own = first..first + windows * g.k;
@@ -100,11 +138,17 @@ impl Kernel for Product {
     }
 
     fn workspace(&self) -> usize {
-        self.band.workspace()
+        match &self.band {
+            Way::Plain(band) => band.workspace(),
+            Way::Winograd(tiles) => tiles.workspace(),
+        }
     }
 
     fn prepared(&self) -> Option<Prepared> {
-        self.band.prepared()
+        match &self.band {
+            Way::Plain(band) => band.prepared(),
+            Way::Winograd(tiles) => Some(tiles.prepared()),
+        }
     }
 
     fn scratch(&self) -> usize {
@@ -114,7 +158,10 @@ impl Kernel for Product {
 
     fn run(&self, phase: usize, task: usize, io: &Io<'_>) {
         if phase == 0 {
-            return self.band.pack(task, io);
+            return match &self.band {
+                Way::Plain(band) => band.pack(task, io),
+                Way::Winograd(tiles) => tiles.pack(task, io),
+            };
         }
         let down = pooled(&self.g)[0];
         let rows = share(self.g.n * down, self.tasks, task);

@@ -1,0 +1,312 @@
+//! The loops over registers: transforms, and products with sums in registers.
+
+use super::{PART, POINTS, SIDE, TAPS, elements, filter_points, first_elements, first_points, last_points};
+#[cfg(target_arch = "x86_64")]
+use crate::cpu::gemm::vector::{Avx2, Avx512};
+use crate::cpu::gemm::vector::{Lanes, Vector};
+use crate::cpu::simd::{Isa, isa};
+
+/// Lanes of the widest register there is.
+pub(super) const WIDEST: usize = 16;
+
+/// Six values of each of `count` places to its six points; as many more places as fill the last register are read and
+/// written too.
+pub(super) struct Line {
+    pub from: [*const f32; SIDE],
+    pub to: *mut f32,
+    /// Floats from point to point.
+    pub step: usize,
+    pub count: usize,
+}
+
+#[allow(clippy::needless_range_loop)]
+#[inline(always)]
+unsafe fn line<V: Vector>(t: &Line) {
+    // SAFETY: the caller's line names memory that it may read and write; the vector operations are there by this function's
+    // callers.
+    unsafe {
+        for at in (0..t.count).step_by(V::LANES) {
+            let mut d = [V::splat(0.0); SIDE];
+            for i in 0..SIDE {
+                d[i] = V::load(t.from[i].add(at));
+            }
+            let first = first_points([d[0], d[1], d[2], d[3], d[4]]);
+            let last = last_points([d[1], d[2], d[3], d[4], d[5]]);
+            for i in 0..PART {
+                first[i].store(t.to.add(i * t.step + at));
+                last[i].store(t.to.add((PART + i) * t.step + at));
+            }
+        }
+    }
+}
+
+/// Pixels of a row, by turns to two places.
+pub(super) struct Deal {
+    pub from: *const f32,
+    pub pixels: usize,
+    pub channels: usize,
+    /// Where the first and the second pixel go; the last of each is written with what fills its register.
+    pub to: [*mut f32; 2],
+}
+
+#[inline(always)]
+unsafe fn deal<V: Vector>(t: &Deal) {
+    // SAFETY: as above.
+    unsafe {
+        for pixel in 0..t.pixels {
+            let (from, to) = (t.from.add(pixel * t.channels), t.to[pixel % 2].add(pixel / 2 * t.channels));
+            for at in (0..t.channels).step_by(V::LANES) {
+                V::load_part(from.add(at), V::LANES.min(t.channels - at)).store(to.add(at));
+            }
+        }
+    }
+}
+
+/// A register's windows for some filters, from rows that are transformed along.
+pub(super) struct Abreast {
+    /// The first row's first point of the first channel; floats from row to row, from point to point, and from channel to
+    /// channel.
+    pub x: *const f32,
+    pub steps: [usize; 3],
+    pub channels: usize,
+    /// `[point along][part][channel][filter][3]`.
+    pub filters: *const f32,
+    /// `[filter][element]`, `wide` floats from one to the next.
+    pub out: *mut f32,
+    pub wide: usize,
+    /// Room for 12 registers of each filter.
+    pub half: *mut f32,
+}
+
+// Sums are named by number here and below, and not reached through iterators: an array that is borrowed stays in memory.
+#[allow(clippy::needless_range_loop)]
+#[inline(always)]
+unsafe fn abreast<V: Vector, const F: usize>(t: &Abreast) {
+    // SAFETY: as above.
+    unsafe {
+        let [row, point, channel] = t.steps;
+        let mut filters = t.filters;
+        for along in 0..SIDE {
+            for part in 0..2 {
+                let x = t.x.add(along * point + part * row);
+                let mut sum = [[V::splat(0.0); PART]; F];
+                for c in 0..t.channels {
+                    let x = x.add(c * channel);
+                    let mut d = [V::splat(0.0); 5];
+                    for i in 0..5 {
+                        d[i] = V::load(x.add(i * row));
+                    }
+                    let d = if part == 0 { first_points(d) } else { last_points(d) };
+                    for f in 0..F {
+                        for i in 0..PART {
+                            sum[f][i] = V::splat(*filters.add(PART * f + i)).mul_add(d[i], sum[f][i]);
+                        }
+                    }
+                    filters = filters.add(PART * F);
+                }
+                for f in 0..F {
+                    fold(sum[f], part, t.half.add((f * SIDE + along) * 2 * V::LANES));
+                }
+            }
+        }
+        for f in 0..F {
+            let cells = unfold::<V>(t.half.add(f * SIDE * 2 * V::LANES));
+            for j in 0..4 {
+                cells[j].store(t.out.add((4 * f + j) * t.wide));
+            }
+        }
+    }
+}
+
+/// Some windows for a register's filters.
+pub(super) struct Apart {
+    /// The first window's first point; floats from point to point, and from window to window.
+    pub x: *const f32,
+    pub steps: [usize; 2],
+    pub channels: usize,
+    /// `[point along][part][channel][3][filter]`.
+    pub filters: *const f32,
+    /// A value for each filter.
+    pub bias: *const f32,
+    /// Where the first window's elements go; floats from window to window, from row to row, and from element to element.
+    /// Of a register, so many floats.
+    pub out: *mut f32,
+    pub out_steps: [usize; 3],
+    pub count: usize,
+    /// Room for 12 registers of each window.
+    pub half: *mut f32,
+}
+
+#[allow(clippy::needless_range_loop)]
+#[inline(always)]
+unsafe fn apart<V: Vector, const T: usize>(t: &Apart) {
+    // SAFETY: as above.
+    unsafe {
+        let [point, window] = t.steps;
+        let mut filters = t.filters;
+        for along in 0..SIDE {
+            for part in 0..2 {
+                let x = t.x.add((along * SIDE + part * PART) * point);
+                let mut sum = [[V::splat(0.0); PART]; T];
+                for c in 0..t.channels {
+                    for i in 0..PART {
+                        let values = V::load(filters.add(i * V::LANES));
+                        for w in 0..T {
+                            let x = V::splat(*x.add(i * point + w * window + c));
+                            sum[w][i] = x.mul_add(values, sum[w][i]);
+                        }
+                    }
+                    filters = filters.add(PART * V::LANES);
+                }
+                for w in 0..T {
+                    fold(sum[w], part, t.half.add((w * SIDE + along) * 2 * V::LANES));
+                }
+            }
+        }
+        let bias = V::load(t.bias);
+        for w in 0..T {
+            let cells = unfold::<V>(t.half.add(w * SIDE * 2 * V::LANES));
+            for j in 0..4 {
+                let out = t.out.add(w * t.out_steps[0] + j / 2 * t.out_steps[1] + j % 2 * t.out_steps[2]);
+                let cell = V::splat(0.0).max(cells[j].add(bias));
+                if t.count == V::LANES { cell.store(out) } else { cell.store_part(out, t.count) }
+            }
+        }
+    }
+}
+
+/// The transform down of a part's sums: the first part's is left in memory for the second.
+#[inline(always)]
+unsafe fn fold<V: Vector>(sums: [V; PART], part: usize, half: *mut f32) {
+    // SAFETY: as above.
+    unsafe {
+        let below = half.add(V::LANES);
+        let values = if part == 0 { first_elements(sums) } else { elements([V::load(half), V::load(below)], sums) };
+        values[0].store(half);
+        values[1].store(below);
+    }
+}
+
+/// The transform along of what [`fold`] left: a window's elements row by row.
+#[inline(always)]
+unsafe fn unfold<V: Vector>(half: *const f32) -> [V; 4] {
+    // SAFETY: as above.
+    unsafe {
+        let mut rows = [[V::splat(0.0); 2]; 2];
+        for (i, row) in rows.iter_mut().enumerate() {
+            let mut m = [V::splat(0.0); SIDE];
+            for (along, m) in m.iter_mut().enumerate() {
+                *m = V::load(half.add((2 * along + i) * V::LANES));
+            }
+            *row = elements(first_elements([m[0], m[1], m[2]]), [m[3], m[4], m[5]]);
+        }
+        [rows[0][0], rows[0][1], rows[1][0], rows[1][1]]
+    }
+}
+
+/// Filters of a register's lanes, to points `[along][down]`.
+pub(super) struct Filters {
+    /// The first lane's taps; floats from lane to lane; lanes, and no more than a register's.
+    pub taps: *const f32,
+    pub step: usize,
+    pub count: usize,
+    /// Registers, [`WIDEST`] floats from one to the next.
+    pub points: [[f32; WIDEST]; POINTS],
+}
+
+#[allow(clippy::needless_range_loop)]
+#[inline(always)]
+unsafe fn filters<V: Vector>(t: &mut Filters) {
+    // SAFETY: as above.
+    unsafe {
+        let mut taps = [[0f32; WIDEST]; TAPS * TAPS];
+        for lane in 0..t.count {
+            for (tap, taps) in taps.iter_mut().enumerate() {
+                taps[lane] = *t.taps.add(lane * t.step + tap);
+            }
+        }
+        let mut half = [[V::splat(0.0); TAPS]; SIDE];
+        for row in 0..TAPS {
+            let mut g = [V::splat(0.0); TAPS];
+            for (column, g) in g.iter_mut().enumerate() {
+                *g = V::load(taps[row * TAPS + column].as_ptr());
+            }
+            let points = filter_points(g);
+            for along in 0..SIDE {
+                half[along][row] = points[along];
+            }
+        }
+        for along in 0..SIDE {
+            for (down, value) in filter_points(half[along]).into_iter().enumerate() {
+                value.store(t.points[along * SIDE + down].as_mut_ptr());
+            }
+        }
+    }
+}
+
+/// The loops of an instruction set. What their arguments name must be readable, and what is written belong to the caller.
+pub(super) struct Loops {
+    pub lanes: usize,
+    pub line: unsafe fn(&Line),
+    pub deal: unsafe fn(&Deal),
+    pub filters: unsafe fn(&mut Filters),
+    /// By their number of filters, and of windows, from 1 on: as many as there are registers for.
+    pub abreast: &'static [unsafe fn(&Abreast)],
+    pub apart: &'static [unsafe fn(&Apart)],
+}
+
+macro_rules! compiled {
+    ($name:ident, $vector:ty, [$($f:literal),*], [$($t:literal),*] $(, $features:literal)?) => {
+        static $name: Loops = {
+            $(#[target_feature(enable = $features)])?
+            unsafe fn line_of(t: &Line) {
+                // SAFETY: the caller's promise, passed on.
+                unsafe { line::<$vector>(t) }
+            }
+            $(#[target_feature(enable = $features)])?
+            unsafe fn deal_of(t: &Deal) {
+                // SAFETY: as above.
+                unsafe { deal::<$vector>(t) }
+            }
+            $(#[target_feature(enable = $features)])?
+            unsafe fn filters_of(t: &mut Filters) {
+                // SAFETY: as above.
+                unsafe { filters::<$vector>(t) }
+            }
+            $(#[target_feature(enable = $features)])?
+            unsafe fn abreast_of<const F: usize>(t: &Abreast) {
+                // SAFETY: as above.
+                unsafe { abreast::<$vector, F>(t) }
+            }
+            $(#[target_feature(enable = $features)])?
+            unsafe fn apart_of<const T: usize>(t: &Apart) {
+                // SAFETY: as above.
+                unsafe { apart::<$vector, T>(t) }
+            }
+            Loops {
+                lanes: <$vector>::LANES,
+                line: line_of,
+                deal: deal_of,
+                filters: filters_of,
+                abreast: &[$(abreast_of::<$f>),*],
+                apart: &[$(apart_of::<$t>),*],
+            }
+        };
+    };
+}
+compiled!(PORTABLE, Lanes, [1, 2, 3], [1, 2, 3, 4]);
+#[cfg(target_arch = "x86_64")]
+compiled!(AVX2, Avx2, [1, 2, 3], [1, 2, 3, 4], "avx2,fma");
+#[cfg(target_arch = "x86_64")]
+compiled!(AVX512, Avx512, [1, 2, 3, 4, 5, 6], [1, 2, 3, 4, 5, 6, 7], "avx512f,avx512bw,avx512vl,avx512dq,avx2,fma");
+
+/// The loops of the instruction set in use.
+pub(super) fn loops() -> &'static Loops {
+    match isa() {
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx512 => &AVX512,
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx2 => &AVX2,
+        _ => &PORTABLE,
+    }
+}
