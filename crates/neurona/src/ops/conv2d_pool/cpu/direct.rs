@@ -5,8 +5,8 @@
 
 use super::micro::{Sums, lanes, sums};
 use super::winograd::{self, Windows};
-use super::{Geometry, NEAR, NOWHERE, Options, pooled};
-use crate::cpu::gemm::{Activation, task_count};
+use super::{Geometry, LANES, NEAR, Options, greatest, pooled};
+use crate::cpu::gemm::task_count;
 use crate::cpu::kernel::{Io, Kernel, Prepared, share};
 use crate::cpu::simd::vectorized;
 use std::ops::Range;
@@ -75,8 +75,10 @@ impl Direct {
         let [row_step, channel_step] = self.steps();
         let image = &x[image * g.c * g.h * g.w..][..g.c * g.h * g.w];
         for c in 0..g.c {
-            // At once for all padding, and for what fills registers: many short fills would take longer.
-            out[c * channel_step..][..rows.len() * row_step].fill(0.0);
+            // At once for all padding: many short fills would take longer. Windows that only fill registers see anything.
+            if g.padded() {
+                out[c * channel_step..][..rows.len() * row_step].fill(0.0);
+            }
             for (i, row) in rows.clone().enumerate() {
                 let Some(y) = row.checked_sub(top).filter(|y| *y < g.h) else { continue };
                 let out = &mut out[c * channel_step + i * row_step..][..row_step];
@@ -150,7 +152,7 @@ impl Direct {
                         cell.iter_mut().for_each(|sum| *sum *= scale);
                     }
                 }
-                let (value, place) = greatest(&cells, bias);
+                let (value, place) = greatest(&cells, &[bias; LANES]);
                 *best = value;
                 if self.options.places {
                     let count = LANES.min(across - i * LANES);
@@ -186,36 +188,6 @@ impl Direct {
         } } }
         of!(1 2 3 4 5 6 7 9 10 11 12 13 14 15)
     }
-}
-
-/// Windows that are pooled at once: a whole number of the widest registers, on every machine.
-const LANES: usize = 16;
-
-/// The first of the greatest of four, with bias and relu, and its number; NaN wins over numbers. Before a bias the same ones
-/// are greatest as after it.
-#[inline(always)]
-fn greatest(cells: &[[f32; LANES]; 4], bias: f32) -> ([f32; LANES], [u8; LANES]) {
-    let (mut value, mut place) = (cells[0], [0f32; LANES]);
-    for (i, cell) in cells.iter().enumerate().skip(1) {
-        // Arrays of their own: what is changed in place would be written to memory under a mask.
-        let mut next = (value, place);
-        for j in 0..LANES {
-            let v = cell[j];
-            let wins = (v > value[j]) | v.is_nan();
-            next.0[j] = if wins { v } else { value[j] };
-            next.1[j] = if wins { i as f32 } else { place[j] };
-        }
-        (value, place) = next;
-    }
-    let mut code = [0; LANES];
-    for j in 0..LANES {
-        value[j] += bias;
-        let place = if value[j] > 0.0 { place[j] } else { f32::from(NOWHERE) };
-        // SAFETY: one of the numbers 0 to 4.
-        code[j] = unsafe { place.to_int_unchecked::<i32>() } as u8;
-        value[j] = Activation::Relu.apply(value[j]);
-    }
-    (value, code)
 }
 
 /// Deals out a row to two decks.

@@ -281,3 +281,45 @@ fn nothing_and_what_is_no_number() {
         assert_eq!(places, ordered(&g, &wanted));
     }
 }
+
+#[test]
+#[ignore]
+fn timing() {
+    for (n, c, size, k) in [
+        (1, 1, 28, 6), (4, 1, 28, 6), (4, 1, 32, 6), (4, 2, 32, 6), (1, 3, 32, 6), (4, 3, 32, 6), (64, 3, 32, 6), (4, 3, 32, 3), (4, 3, 32, 1), (4, 3, 32, 8), (4, 3, 32, 12), (4, 3, 68, 6), (4, 6, 32, 6), (4, 12, 32, 6),
+        (4, 6, 12, 6), (4, 6, 14, 7),
+        (1, 6, 14, 16), (4, 6, 14, 16), (64, 6, 14, 16), (4, 6, 12, 16), (4, 1, 28, 16), (4, 1, 28, 32), (4, 2, 28, 32), (4, 3, 32, 16), (4, 3, 32, 32), (4, 3, 32, 64), (4, 3, 228, 64), (4, 16, 14, 32), (64, 16, 14, 32), (4, 16, 14, 24), (4, 16, 14, 18), (4, 16, 32, 8), (4, 16, 14, 8),
+        (4, 32, 14, 32), (4, 32, 18, 64), (4, 20, 12, 50), (4, 16, 6, 32),
+    ] {
+        let g = square(n, c, size, k, 5);
+        let [down, across] = pooled(&g);
+        let results = n * down * across * k;
+        let mut inputs = [noise(n * c * size * size, 1), noise(k * c * 25, 2), noise(k, 3)];
+        let buffers: Vec<Buf> = inputs.iter_mut().map(|v| Buf::over(v)).collect();
+        let (mut got, mut places) = (vec![0f32; results], vec![0u8; results]);
+        let outputs = [Buf::over(&mut got), Buf::over(&mut places)];
+        let kernels = [false, true].map(|fast| forward_by(g, Options { bias: true, scaled: false, places: true, from_rows: windows_abreast(&g), to_rows: false }, fast));
+        let [Some(plain), Some(fast)] = &kernels else { println!("{n} {c} {size} {k}: none"); continue };
+        let mut best = [[f64::MAX; 2]; 2];
+        for _ in 0..7 {
+            for (i, kernel) in [plain, fast].into_iter().enumerate() {
+                let (mut workspace, mut scratch) = (vec![[0f64; 8]; kernel.workspace().div_ceil(64)], vec![[0f64; 8]; kernel.scratch().div_ceil(64)]);
+                let io = Io { inputs: &buffers, outputs: &outputs, workspace: Buf::new(workspace.as_mut_ptr().cast(), kernel.workspace()), scratch: Buf::new(scratch.as_mut_ptr().cast(), kernel.scratch()) };
+                let phases = kernel.phases();
+                for (phase, tasks) in phases.iter().enumerate() {
+                    let reps = if phases.len() == 2 && phase == 0 { 200 } else { 1 + 20_000_000 / g.flops() as usize };
+                    let start = std::time::Instant::now();
+                    for _ in 0..reps {
+                        for task in 0..*tasks { kernel.run(phase, task, &io); }
+                    }
+                    let one = start.elapsed().as_secs_f64() * 1e6 / reps as f64;
+                    let at = phase + 2 - phases.len();
+                    best[i][at] = best[i][at].min(one);
+                }
+                if phases.len() == 1 { best[i][0] = 0.0; }
+            }
+        }
+        let [[p0, p1], [f0, f1]] = best;
+        println!("{n:3} x {c:2} -> {k:2} {size:3}: {p0:6.2} + {p1:8.2} -> {f0:6.2} + {f1:8.2}  {:.2} {:.2}  {}", p1 / f1, (p0 + p1) / (f0 + f1), if windows_abreast(&g) { "windows" } else { "filters" });
+    }
+}

@@ -72,17 +72,14 @@ unsafe fn add_scaled<V: Vector>(factor: f32, x: V, sum: V) -> V {
     unsafe { V::splat(factor).mul_add(x, sum) }
 }
 
-/// Bᵀ, the first part: of the first five of six values.
+/// Bᵀ, the first part: of the first five of six values. Sums and differences are made by additions where they can be, which
+/// run beside the products of sums.
 #[inline(always)]
 unsafe fn first_points<V: Vector>(d: [V; 5]) -> [V; PART] {
     // SAFETY: the caller's promise.
     unsafe {
-        let (even, odd) = (add_scaled(-BB, d[2], d[4]), add_scaled(-BB, d[1], d[3]));
-        [
-            add_scaled(AA * BB, d[0], add_scaled(-AA - BB, d[2], d[4])),
-            add_scaled(A, odd, even),
-            add_scaled(-A, odd, even),
-        ]
+        let (even, odd) = (add_scaled(-BB, d[2], d[4]), add_scaled(-A * BB, d[1], V::splat(A).mul(d[3])));
+        [add_scaled(AA * BB, d[0], add_scaled(-AA - BB, d[2], d[4])), even.add(odd), even.sub(odd)]
     }
 }
 
@@ -91,8 +88,8 @@ unsafe fn first_points<V: Vector>(d: [V; 5]) -> [V; PART] {
 unsafe fn last_points<V: Vector>(d: [V; 5]) -> [V; PART] {
     // SAFETY: the caller's promise.
     unsafe {
-        let (even, odd) = (add_scaled(-AA, d[1], d[3]), add_scaled(-AA, d[0], d[2]));
-        [add_scaled(B, odd, even), add_scaled(-B, odd, even), add_scaled(-BB, odd, add_scaled(-AA, d[2], d[4]))]
+        let (even, odd) = (add_scaled(-AA, d[1], d[3]), add_scaled(-B * AA, d[0], V::splat(B).mul(d[2])));
+        [even.add(odd), even.sub(odd), add_scaled(-B, odd, add_scaled(-AA, d[2], d[4]))]
     }
 }
 

@@ -9,32 +9,41 @@ use crate::cpu::simd::{Isa, isa};
 /// Lanes of the widest register there is.
 pub(super) const WIDEST: usize = 16;
 
-/// Six values of each of `count` places to its six points; as many more places as fill the last register are read and
-/// written too.
-pub(super) struct Line {
-    pub from: [*const f32; SIDE],
+/// Six values of each of `count` places to its six points, for some lines; as many more places as fill the last register are
+/// read and written too.
+pub(super) struct Lines {
+    pub from: *const f32,
+    /// Where the six values lie.
+    pub values: [usize; SIDE],
     pub to: *mut f32,
     /// Floats from point to point.
     pub step: usize,
     pub count: usize,
+    /// How many lines, and floats from one to the next in what is read and in what is written; twice over.
+    pub lines: [(usize, [usize; 2]); 2],
 }
 
 #[allow(clippy::needless_range_loop)]
 #[inline(always)]
-unsafe fn line<V: Vector>(t: &Line) {
-    // SAFETY: the caller's line names memory that it may read and write; the vector operations are there by this function's
-    // callers.
-    unsafe {
-        for at in (0..t.count).step_by(V::LANES) {
-            let mut d = [V::splat(0.0); SIDE];
-            for i in 0..SIDE {
-                d[i] = V::load(t.from[i].add(at));
-            }
-            let first = first_points([d[0], d[1], d[2], d[3], d[4]]);
-            let last = last_points([d[1], d[2], d[3], d[4], d[5]]);
-            for i in 0..PART {
-                first[i].store(t.to.add(i * t.step + at));
-                last[i].store(t.to.add((PART + i) * t.step + at));
+unsafe fn lines<V: Vector>(t: &Lines) {
+    let [(outer, outer_steps), (inner, inner_steps)] = t.lines;
+    for (i, j) in (0..outer).flat_map(|i| (0..inner).map(move |j| (i, j))) {
+        // SAFETY: the caller's lines name memory that it may read and write; the vector operations are there by this
+        // function's callers.
+        unsafe {
+            let from = t.from.add(i * outer_steps[0] + j * inner_steps[0]);
+            let to = t.to.add(i * outer_steps[1] + j * inner_steps[1]);
+            for at in (0..t.count).step_by(V::LANES) {
+                let mut d = [V::splat(0.0); SIDE];
+                for i in 0..SIDE {
+                    d[i] = V::load(from.add(t.values[i] + at));
+                }
+                let first = first_points([d[0], d[1], d[2], d[3], d[4]]);
+                let last = last_points([d[1], d[2], d[3], d[4], d[5]]);
+                for i in 0..PART {
+                    first[i].store(to.add(i * t.step + at));
+                    last[i].store(to.add((PART + i) * t.step + at));
+                }
             }
         }
     }
@@ -53,11 +62,13 @@ pub(super) struct Deal {
 unsafe fn deal<V: Vector>(t: &Deal) {
     // SAFETY: as above.
     unsafe {
-        for pixel in 0..t.pixels {
-            let (from, to) = (t.from.add(pixel * t.channels), t.to[pixel % 2].add(pixel / 2 * t.channels));
+        let (mut from, [mut to, mut next]) = (t.from, t.to);
+        for _ in 0..t.pixels {
             for at in (0..t.channels).step_by(V::LANES) {
                 V::load_part(from.add(at), V::LANES.min(t.channels - at)).store(to.add(at));
             }
+            from = from.add(t.channels);
+            (to, next) = (next, to.add(t.channels));
         }
     }
 }
@@ -126,13 +137,9 @@ pub(super) struct Apart {
     pub channels: usize,
     /// `[point along][part][channel][3][filter]`.
     pub filters: *const f32,
-    /// A value for each filter.
-    pub bias: *const f32,
-    /// Where the first window's elements go; floats from window to window, from row to row, and from element to element.
-    /// Of a register, so many floats.
+    /// `[window][element]`, `wide` floats from one to the next.
     pub out: *mut f32,
-    pub out_steps: [usize; 3],
-    pub count: usize,
+    pub wide: usize,
     /// Room for 12 registers of each window.
     pub half: *mut f32,
 }
@@ -163,13 +170,10 @@ unsafe fn apart<V: Vector, const T: usize>(t: &Apart) {
                 }
             }
         }
-        let bias = V::load(t.bias);
         for w in 0..T {
             let cells = unfold::<V>(t.half.add(w * SIDE * 2 * V::LANES));
             for j in 0..4 {
-                let out = t.out.add(w * t.out_steps[0] + j / 2 * t.out_steps[1] + j % 2 * t.out_steps[2]);
-                let cell = V::splat(0.0).max(cells[j].add(bias));
-                if t.count == V::LANES { cell.store(out) } else { cell.store_part(out, t.count) }
+                cells[j].store(t.out.add((4 * w + j) * t.wide));
             }
         }
     }
@@ -247,7 +251,7 @@ unsafe fn filters<V: Vector>(t: &mut Filters) {
 /// The loops of an instruction set. What their arguments name must be readable, and what is written belong to the caller.
 pub(super) struct Loops {
     pub lanes: usize,
-    pub line: unsafe fn(&Line),
+    pub lines: unsafe fn(&Lines),
     pub deal: unsafe fn(&Deal),
     pub filters: unsafe fn(&mut Filters),
     /// By their number of filters, and of windows, from 1 on: as many as there are registers for.
@@ -259,9 +263,9 @@ macro_rules! compiled {
     ($name:ident, $vector:ty, [$($f:literal),*], [$($t:literal),*] $(, $features:literal)?) => {
         static $name: Loops = {
             $(#[target_feature(enable = $features)])?
-            unsafe fn line_of(t: &Line) {
+            unsafe fn lines_of(t: &Lines) {
                 // SAFETY: the caller's promise, passed on.
-                unsafe { line::<$vector>(t) }
+                unsafe { lines::<$vector>(t) }
             }
             $(#[target_feature(enable = $features)])?
             unsafe fn deal_of(t: &Deal) {
@@ -285,7 +289,7 @@ macro_rules! compiled {
             }
             Loops {
                 lanes: <$vector>::LANES,
-                line: line_of,
+                lines: lines_of,
                 deal: deal_of,
                 filters: filters_of,
                 abreast: &[$(abreast_of::<$f>),*],

@@ -1,6 +1,6 @@
 //! Filters in a register's lanes.
 
-use super::micro::{Apart, Deal, Filters, Line, WIDEST, loops};
+use super::micro::{Apart, Deal, Filters, Lines, WIDEST, loops};
 use super::{Geometry, PART, POINTS, SIDE, pooled, possible};
 use crate::cpu::kernel::{Io, Prepared, share};
 use std::ops::Range;
@@ -8,10 +8,9 @@ use std::ops::Range;
 /// Tasks that transform filters, at most.
 const PACKS: usize = 8;
 
-/// A convolution with relu, a few rows at a time, in images `[n, h, w, c]`.
+/// The elements of windows, a few rows of them at a time, from images `[n, h, w, c]`.
 pub(in super::super) struct Tiles {
     g: Geometry,
-    bias: bool,
     scaled: bool,
     /// Rows of windows at most.
     rows: usize,
@@ -22,12 +21,12 @@ pub(in super::super) struct Tiles {
 }
 
 impl Tiles {
-    /// Bands of up to so many rows of windows, where this way is possible.
-    pub fn possible(g: &Geometry, bias: bool, scaled: bool, rows: usize) -> Option<Self> {
+    /// Up to so many rows of windows at a time, where this way is possible.
+    pub fn possible(g: &Geometry, scaled: bool, rows: usize) -> Option<Self> {
         let wide = (pooled(g)[1] * g.c).next_multiple_of(WIDEST);
         // The last pixel is written as a whole register.
         let deck = (wide + 2 * g.c).max(g.padded_w().div_ceil(2) * g.c + WIDEST).next_multiple_of(WIDEST);
-        possible(g).then(|| Tiles { g: *g, bias, scaled, rows, wide, deck })
+        possible(g).then(|| Tiles { g: *g, scaled, rows, wide, deck })
     }
 
     /// Registers of filters.
@@ -38,6 +37,11 @@ impl Tiles {
     /// Floats of a register's filters for one channel.
     fn filters(&self) -> usize {
         POINTS * loops().lanes
+    }
+
+    /// Floats of an element: a whole number of the widest registers, on every machine.
+    pub fn filters_wide(&self) -> usize {
+        self.g.k.next_multiple_of(WIDEST)
     }
 
     /// Tasks that transform the filters.
@@ -119,12 +123,13 @@ impl Tiles {
         }
     }
 
-    /// Two rows of elements for each row of windows, pixel after pixel with all filters; only those in windows.
-    pub fn rows(&self, image: usize, rows: Range<usize>, y: &mut [f32], io: &Io<'_>) {
+    /// The elements of some rows of windows: `[window][element][filter]`.
+    pub fn rows(&self, image: usize, rows: Range<usize>, out: &mut [f32], io: &Io<'_>) {
         let g = &self.g;
-        let across = pooled(g)[1];
-        assert!(rows.len() <= self.rows && rows.end <= pooled(g)[0] && image < g.n);
-        assert!(y.len() >= 2 * rows.len() * g.ow() * g.k);
+        let [down, across] = pooled(g);
+        let window = 4 * self.filters_wide();
+        assert!(rows.len() <= self.rows && rows.end <= down && image < g.n);
+        assert!(!rows.is_empty() && out.len() >= rows.len() * across * window);
         let floats = self.floats();
         // SAFETY: scratch belongs to this thread; nobody writes an input.
         let (scratch, x) =
@@ -135,51 +140,53 @@ impl Tiles {
         let looked = g.rows_under(2 * rows.len());
         self.deal(image, 2 * rows.start..2 * rows.start + looked, dealt, x);
         let line = SIDE * self.wide;
-        for (dealt, along) in dealt.chunks_exact(2 * self.deck).zip(along.chunks_exact_mut(line)).take(looked) {
-            let from = [0, 1, 2, 3, 4, 5].map(|i| dealt[i % 2 * self.deck + i / 2 * g.c..].as_ptr());
-            // SAFETY: decks are as long as the last register reaches.
-            unsafe { (loops().line)(&Line { from, to: along.as_mut_ptr(), step: self.wide, count: self.wide }) };
-        }
-        for row in 0..rows.len() {
-            for (i, points) in points.chunks_exact_mut(line).enumerate() {
-                let from = [0, 1, 2, 3, 4, 5].map(|j| along[(2 * row + j) * line + i * self.wide..].as_ptr());
-                // SAFETY: six rows from there are transformed.
-                unsafe { (loops().line)(&Line { from, to: points.as_mut_ptr(), step: self.wide, count: self.wide }) };
-            }
-            let y = &mut y[2 * row * g.ow() * g.k..][..2 * g.ow() * g.k];
+        let lines = Lines {
+            from: dealt.as_ptr(),
+            values: [0, 1, 2, 3, 4, 5].map(|column| column % 2 * self.deck + column / 2 * g.c),
+            to: along.as_mut_ptr(),
+            step: self.wide,
+            count: self.wide,
+            lines: [(1, [0; 2]), (looked, [2 * self.deck, line])],
+        };
+        // SAFETY: decks are as long as the last register reaches, and there are as many rows of both.
+        unsafe { (loops().lines)(&lines) };
+        for (row, out) in out.chunks_exact_mut(across * window).take(rows.len()).enumerate() {
+            let lines = Lines {
+                from: along[2 * row * line..][..SIDE * line].as_ptr(),
+                values: [0, 1, 2, 3, 4, 5].map(|row| row * line),
+                to: points.as_mut_ptr(),
+                step: self.wide,
+                count: self.wide,
+                lines: [(1, [0; 2]), (SIDE, [self.wide, line])],
+            };
+            // SAFETY: six rows from there are transformed, and points have room for their six times six lines.
+            unsafe { (loops().lines)(&lines) };
             let parts = across.div_ceil(loops().apart.len());
             for part in 0..parts {
-                self.windows(share(across, parts, part), points, half, y, io);
+                let windows = share(across, parts, part);
+                self.windows(windows.clone(), points, half, &mut out[windows.start * window..], io);
             }
         }
     }
 
     /// The elements of some windows of a row.
-    fn windows(&self, windows: Range<usize>, points: &[f32], half: &mut [f32], y: &mut [f32], io: &Io<'_>) {
-        let (g, lanes) = (&self.g, loops().lanes);
+    fn windows(&self, windows: Range<usize>, points: &[f32], half: &mut [f32], out: &mut [f32], io: &Io<'_>) {
+        let g = &self.g;
         // SAFETY: filters were transformed in the earlier phase.
         let packed = unsafe { io.workspace.slice::<f32>() };
         let of_block = g.c * self.filters();
         for block in 0..self.blocks() {
-            let first = block * lanes;
-            let count = lanes.min(g.k - first);
-            let mut bias = [0f32; WIDEST];
-            if self.bias {
-                // SAFETY: nobody writes an input.
-                bias[..count].copy_from_slice(unsafe { &io.inputs[2].slice::<f32>()[first..][..count] });
-            }
             let some = Apart {
                 x: points[windows.start * g.c..].as_ptr(),
                 steps: [self.wide, g.c],
                 channels: g.c,
                 filters: packed[block * of_block..][..of_block].as_ptr(),
-                bias: bias.as_ptr(),
-                out: y[2 * windows.start * g.k + first..].as_mut_ptr(),
-                out_steps: [2 * g.k, g.ow() * g.k, g.k],
-                count,
+                out: out[block * loops().lanes..].as_mut_ptr(),
+                wide: self.filters_wide(),
                 half: half.as_mut_ptr(),
             };
-            // SAFETY: points hold all windows of a row, `y` two rows, and half as many windows as there are loops for.
+            // SAFETY: points hold all windows of a row, `out` all their elements, and half as many windows as there are
+            // loops for.
             unsafe { (loops().apart[windows.len() - 1])(&some) };
         }
     }

@@ -1,6 +1,6 @@
 //! Neighbouring windows in a register's lanes, for few filters.
 
-use super::micro::{Abreast, Filters, Line, WIDEST, loops};
+use super::micro::{Abreast, Filters, Lines, WIDEST, loops};
 use super::{Geometry, PART, POINTS, SIDE, possible, rows};
 use crate::cpu::kernel::{Io, Prepared, share};
 
@@ -93,16 +93,16 @@ impl Windows {
         let (c, line) = (self.g.c, self.line());
         assert!(deck >= self.wide + 2 && dealt.len() >= (c - 1) * steps[1] + (count - 1) * steps[0] + 2 * deck);
         assert!(scratch.len() >= count * line);
-        for row in 0..count {
-            for channel in 0..c {
-                let from = dealt[row * steps[0] + channel * steps[1]..].as_ptr();
-                let columns = [0, 1, 2, 3, 4, 5].map(|i| from.wrapping_add(i % 2 * deck + i / 2));
-                let to = scratch[row * line + channel * self.wide..].as_mut_ptr();
-                let all = Line { from: columns, to, step: c * self.wide, count: self.wide };
-                // SAFETY: decks are as long as the last register reaches, by the checks above.
-                unsafe { (loops().line)(&all) };
-            }
-        }
+        let lines = Lines {
+            from: dealt.as_ptr(),
+            values: [0, 1, 2, 3, 4, 5].map(|column| column % 2 * deck + column / 2),
+            to: scratch.as_mut_ptr(),
+            step: c * self.wide,
+            count: self.wide,
+            lines: [(count, [steps[0], line]), (c, [steps[1], self.wide])],
+        };
+        // SAFETY: decks are as long as the last register reaches, and all lines are there, by the checks above.
+        unsafe { (loops().lines)(&lines) };
     }
 
     /// The elements of a row of windows, counted in those transformed at once: for each filter and each of a window's four
