@@ -63,7 +63,7 @@ impl Direct {
     /// Floats of decks, of the sums of a row of windows, of their results, and of what Winograd's way needs.
     fn floats(&self) -> [usize; 4] {
         let sums = self.g.k * self.wide;
-        let winograd = self.winograd.as_ref().map_or(0, Windows::scratch);
+        let winograd = self.winograd.as_ref().map_or(0, |winograd| winograd.scratch().0);
         [(self.g.c * self.steps()[1]).next_multiple_of(LANES), 4 * sums, sums, winograd]
     }
 
@@ -248,7 +248,8 @@ impl Kernel for Direct {
     }
 
     fn scratch(&self) -> usize {
-        self.floats().iter().sum::<usize>() * size_of::<f32>()
+        let filters = self.winograd.as_ref().map_or(0, |winograd| winograd.scratch().1);
+        (self.floats().iter().sum::<usize>() * size_of::<f32>()).max(filters)
     }
 
     fn run(&self, phase: usize, task: usize, io: &Io<'_>) {

@@ -9,6 +9,7 @@
 //! transforms its six down the columns. A window's columns lie two further than those of the window before: rows are dealt
 //! out to even and odd columns first, so that neighbours lie side by side.
 
+mod filters;
 mod micro;
 mod tiles;
 mod windows;
@@ -16,7 +17,8 @@ mod windows;
 pub(super) use tiles::Tiles;
 pub(super) use windows::Windows;
 
-use super::{Geometry, pooled};
+use super::micro::lanes;
+use super::{Geometry, pooled, windows_abreast};
 use crate::cpu::gemm::task_count;
 use crate::cpu::gemm::vector::Vector;
 use crate::ops::conv2d::cpu::winograd_on;
@@ -47,9 +49,11 @@ pub(super) fn possible(g: &Geometry) -> bool {
     winograd_on() && [g.r, g.s] == [TAPS, TAPS] && g.stride == [1, 1] && g.dilation == [1, 1]
 }
 
-/// Whether it costs less than plain sums.
+/// Whether it costs less than plain sums: transforms are shared by the filters and by the channels, which must be some, and
+/// those of the filters by the windows. Half a register of filters costs as much as a whole one here.
 pub(super) fn faster(g: &Geometry) -> bool {
-    possible(g) && g.c >= 2
+    let windows = g.n * pooled(g).iter().product::<usize>();
+    possible(g) && g.c >= 2 && windows >= 16 && (windows_abreast(g) || g.k >= lanes())
 }
 
 /// Tasks for all rows of windows. Neighbours look at the same rows of an image, which each task transforms for itself: few

@@ -1,6 +1,6 @@
 //! The loops over registers: transforms, and products with sums in registers.
 
-use super::{PART, POINTS, SIDE, TAPS, elements, filter_points, first_elements, first_points, last_points};
+use super::{PART, SIDE, TAPS, elements, filter_points, first_elements, first_points, last_points};
 #[cfg(target_arch = "x86_64")]
 use crate::cpu::gemm::vector::{Avx2, Avx512};
 use crate::cpu::gemm::vector::{Lanes, Vector};
@@ -80,7 +80,7 @@ pub(super) struct Abreast {
     pub x: *const f32,
     pub steps: [usize; 3],
     pub channels: usize,
-    /// `[point along][part][channel][filter][3]`.
+    /// `[point along][part][channel][3][filter]`.
     pub filters: *const f32,
     /// `[filter][element]`, `wide` floats from one to the next.
     pub out: *mut f32,
@@ -110,7 +110,7 @@ unsafe fn abreast<V: Vector, const F: usize>(t: &Abreast) {
                     let d = if part == 0 { first_points(d) } else { last_points(d) };
                     for f in 0..F {
                         for i in 0..PART {
-                            sum[f][i] = V::splat(*filters.add(PART * f + i)).mul_add(d[i], sum[f][i]);
+                            sum[f][i] = V::splat(*filters.add(i * F + f)).mul_add(d[i], sum[f][i]);
                         }
                     }
                     filters = filters.add(PART * F);
@@ -208,32 +208,30 @@ unsafe fn unfold<V: Vector>(half: *const f32) -> [V; 4] {
     }
 }
 
-/// Filters of a register's lanes, to points `[along][down]`.
+/// A register of filters for one channel, taps to points.
 pub(super) struct Filters {
-    /// The first lane's taps; floats from lane to lane; lanes, and no more than a register's.
+    /// Registers, so many floats from tap to tap.
     pub taps: *const f32,
-    pub step: usize,
-    pub count: usize,
-    /// Registers, [`WIDEST`] floats from one to the next.
-    pub points: [[f32; WIDEST]; POINTS],
+    pub tap: usize,
+    /// A factor for each filter.
+    pub scale: [f32; WIDEST],
+    /// Three values of each part, `width` floats from one to the next and no more written; floats from part to part.
+    pub to: *mut f32,
+    pub part: usize,
+    pub width: usize,
 }
 
 #[allow(clippy::needless_range_loop)]
 #[inline(always)]
-unsafe fn filters<V: Vector>(t: &mut Filters) {
+unsafe fn filters<V: Vector>(t: &Filters) {
     // SAFETY: as above.
     unsafe {
-        let mut taps = [[0f32; WIDEST]; TAPS * TAPS];
-        for lane in 0..t.count {
-            for (tap, taps) in taps.iter_mut().enumerate() {
-                taps[lane] = *t.taps.add(lane * t.step + tap);
-            }
-        }
+        let scale = V::load(t.scale.as_ptr());
         let mut half = [[V::splat(0.0); TAPS]; SIDE];
         for row in 0..TAPS {
             let mut g = [V::splat(0.0); TAPS];
-            for (column, g) in g.iter_mut().enumerate() {
-                *g = V::load(taps[row * TAPS + column].as_ptr());
+            for column in 0..TAPS {
+                g[column] = V::load(t.taps.add((row * TAPS + column) * t.tap)).mul(scale);
             }
             let points = filter_points(g);
             for along in 0..SIDE {
@@ -241,8 +239,10 @@ unsafe fn filters<V: Vector>(t: &mut Filters) {
             }
         }
         for along in 0..SIDE {
-            for (down, value) in filter_points(half[along]).into_iter().enumerate() {
-                value.store(t.points[along * SIDE + down].as_mut_ptr());
+            let points = filter_points(half[along]);
+            for down in 0..SIDE {
+                let to = t.to.add((2 * along + down / PART) * t.part + down % PART * t.width);
+                points[down].store_part(to, t.width);
             }
         }
     }
@@ -253,7 +253,7 @@ pub(super) struct Loops {
     pub lanes: usize,
     pub lines: unsafe fn(&Lines),
     pub deal: unsafe fn(&Deal),
-    pub filters: unsafe fn(&mut Filters),
+    pub filters: unsafe fn(&Filters),
     /// By their number of filters, and of windows, from 1 on: as many as there are registers for.
     pub abreast: &'static [unsafe fn(&Abreast)],
     pub apart: &'static [unsafe fn(&Apart)],
@@ -273,7 +273,7 @@ macro_rules! compiled {
                 unsafe { deal::<$vector>(t) }
             }
             $(#[target_feature(enable = $features)])?
-            unsafe fn filters_of(t: &mut Filters) {
+            unsafe fn filters_of(t: &Filters) {
                 // SAFETY: as above.
                 unsafe { filters::<$vector>(t) }
             }

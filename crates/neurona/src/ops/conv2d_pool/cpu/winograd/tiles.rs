@@ -1,11 +1,12 @@
 //! Filters in a register's lanes.
 
-use super::micro::{Apart, Deal, Filters, Lines, WIDEST, loops};
-use super::{Geometry, PART, POINTS, SIDE, pooled, possible};
+use super::filters::Block;
+use super::micro::{Apart, Deal, Lines, WIDEST, loops};
+use super::{Geometry, POINTS, SIDE, pooled, possible};
 use crate::cpu::kernel::{Io, Prepared, share};
 use std::ops::Range;
 
-/// Tasks that transform filters, at most.
+/// Tasks that transform filters, about.
 const PACKS: usize = 8;
 
 /// The elements of windows, a few rows of them at a time, from images `[n, h, w, c]`.
@@ -34,9 +35,9 @@ impl Tiles {
         self.g.k.div_ceil(loops().lanes)
     }
 
-    /// Floats of a register's filters for one channel.
-    fn filters(&self) -> usize {
-        POINTS * loops().lanes
+    /// Pieces of the channels, whose filters are transformed by a task each.
+    fn pieces(&self) -> usize {
+        (PACKS / self.blocks()).clamp(1, self.g.c.div_ceil(3))
     }
 
     /// Floats of an element: a whole number of the widest registers, on every machine.
@@ -46,7 +47,7 @@ impl Tiles {
 
     /// Tasks that transform the filters.
     pub fn packs(&self) -> usize {
-        (self.blocks() * self.g.c).min(PACKS)
+        self.blocks() * self.pieces()
     }
 
     /// The transformed filters.
@@ -57,7 +58,7 @@ impl Tiles {
 
     /// Bytes for transformed filters.
     pub fn workspace(&self) -> usize {
-        self.blocks() * self.g.c * self.filters() * size_of::<f32>()
+        Block::floats(&self.g, self.blocks() * loops().lanes) * size_of::<f32>()
     }
 
     /// Floats of dealt rows, of rows transformed along, of a row of windows transformed down, and of what is halfway done.
@@ -67,42 +68,25 @@ impl Tiles {
         [rows * 2 * self.deck, rows * SIDE * self.wide, POINTS * self.wide, half]
     }
 
-    /// Bytes at the start of scratch that a band needs.
+    /// Bytes at the start of scratch that rows need, and filters.
     pub fn scratch(&self) -> usize {
-        self.floats().iter().sum::<usize>() * size_of::<f32>()
+        let filters = Block::scratch(self.g.c.div_ceil(self.pieces()));
+        (self.floats().iter().sum::<usize>() * size_of::<f32>()).max(filters)
     }
 
-    /// Transforms some filters: `[register][point along][part][channel][3][filter]` in the workspace.
+    /// Transforms some channels of a register's filters into the workspace.
     pub fn pack(&self, task: usize, io: &Io<'_>) {
         let (g, lanes) = (&self.g, loops().lanes);
-        // SAFETY: nobody writes an input.
-        let weight = unsafe { io.inputs[1].slice::<f32>() };
-        let taps = g.r * g.s;
-        assert!(weight.len() >= g.k * g.c * taps);
-        for pair in share(self.blocks() * g.c, self.packs(), task) {
-            let (block, channel) = (pair / g.c, pair % g.c);
-            let count = lanes.min(g.k - block * lanes);
-            let mut some = Filters {
-                taps: weight[(block * lanes * g.c + channel) * taps..].as_ptr(),
-                step: g.c * taps,
-                count,
-                points: [[0.0; WIDEST]; POINTS],
-            };
-            // SAFETY: there are so many filters.
-            unsafe { (loops().filters)(&mut some) };
-            let mut scale = [1f32; WIDEST];
-            if self.scaled {
-                // SAFETY: nobody writes an input.
-                let from = unsafe { &io.inputs[3].slice::<f32>()[block * lanes..][..count] };
-                scale[..count].copy_from_slice(from);
-            }
-            for (i, points) in some.points.iter().enumerate() {
-                let at = block * g.c * self.filters() + ((i / PART * g.c + channel) * PART + i % PART) * lanes;
-                // SAFETY: this channel's values of these filters belong to this task.
-                let to = unsafe { io.workspace.slice_mut::<f32>(at..at + lanes) };
-                to.iter_mut().zip(points.iter().zip(&scale)).for_each(|(to, (point, scale))| *to = point * scale);
-            }
-        }
+        let (block, piece) = (task / self.pieces(), task % self.pieces());
+        let first = block * lanes;
+        let some = Block {
+            filters: first..g.k.min(first + lanes),
+            channels: share(g.c, self.pieces(), piece),
+            width: lanes,
+            scaled: self.scaled,
+        };
+        // SAFETY: these channels of these filters belong to this task; the workspace has room for all.
+        unsafe { some.pack(g, Block::floats(g, first), io) };
     }
 
     /// Deals out rows of an image, counted from the top of its padding, to even and odd columns.
@@ -174,7 +158,7 @@ impl Tiles {
         let g = &self.g;
         // SAFETY: filters were transformed in the earlier phase.
         let packed = unsafe { io.workspace.slice::<f32>() };
-        let of_block = g.c * self.filters();
+        let of_block = Block::floats(g, loops().lanes);
         for block in 0..self.blocks() {
             let some = Apart {
                 x: points[windows.start * g.c..].as_ptr(),

@@ -1,7 +1,8 @@
 //! Neighbouring windows in a register's lanes, for few filters.
 
-use super::micro::{Abreast, Filters, Lines, WIDEST, loops};
-use super::{Geometry, PART, POINTS, SIDE, possible, rows};
+use super::filters::Block;
+use super::micro::{Abreast, Lines, WIDEST, loops};
+use super::{Geometry, SIDE, possible, rows};
 use crate::cpu::kernel::{Io, Prepared, share};
 
 /// The elements of windows, from rows that are dealt out to two decks.
@@ -34,19 +35,19 @@ impl Windows {
         [self.g.rows_under(2 * self.rows) * self.line(), loops().abreast.len() * 2 * SIDE * WIDEST]
     }
 
-    /// Floats of scratch.
-    pub fn scratch(&self) -> usize {
-        self.floats().iter().sum()
+    /// Floats of scratch for rows, and bytes for filters.
+    pub fn scratch(&self) -> (usize, usize) {
+        (self.floats().iter().sum(), Block::scratch(self.g.c))
     }
 
     /// Bytes for transformed filters.
     pub fn workspace(&self) -> usize {
-        POINTS * self.g.c * self.g.k * size_of::<f32>()
+        Block::floats(&self.g, self.g.k) * size_of::<f32>()
     }
 
     /// The transformed filters.
     pub fn prepared(&self) -> Prepared {
-        Prepared { inputs: vec![1], form: ("5×5 filters transformed one by one", vec![self.g.k, self.g.c]) }
+        Prepared { inputs: vec![1], form: ("5×5 filters transformed in blocks", vec![self.g.k, self.g.c]) }
     }
 
     /// Filters that are computed at a time.
@@ -54,36 +55,14 @@ impl Windows {
         self.g.k.div_ceil(loops().abreast.len())
     }
 
-    /// Transforms all filters: `[block][point along][part][channel][filter][3]` in the workspace.
+    /// Transforms all filters, block after block, into the workspace.
     pub fn pack(&self, io: &Io<'_>) {
         let g = &self.g;
-        // SAFETY: nobody writes an input; the only task of its phase.
-        let (weight, packed) =
-            unsafe { (io.inputs[1].slice::<f32>(), io.workspace.slice_mut::<f32>(0..POINTS * g.c * g.k)) };
-        let taps = g.r * g.s;
-        assert!(weight.len() >= g.k * g.c * taps);
         for block in 0..self.blocks() {
             let filters = share(g.k, self.blocks(), block);
-            let packed = &mut packed[filters.start * g.c * POINTS..filters.end * g.c * POINTS];
-            let pairs = filters.len() * g.c;
-            for first in (0..pairs).step_by(loops().lanes) {
-                let mut some = Filters {
-                    taps: weight[(filters.start * g.c + first) * taps..].as_ptr(),
-                    step: taps,
-                    count: loops().lanes.min(pairs - first),
-                    points: [[0.0; WIDEST]; POINTS],
-                };
-                // SAFETY: there are so many pairs of channels.
-                unsafe { (loops().filters)(&mut some) };
-                for (pair, lane) in (first..pairs).zip(0..some.count) {
-                    let at = (pair % g.c * filters.len() + pair / g.c) * PART;
-                    let part = pairs * PART;
-                    for (i, points) in some.points.as_chunks::<PART>().0.iter().enumerate() {
-                        let to = &mut packed[i * part + at..][..PART];
-                        to.iter_mut().zip(points).for_each(|(to, point)| *to = point[lane]);
-                    }
-                }
-            }
+            let (at, width) = (Block::floats(g, filters.start), filters.len());
+            // SAFETY: the only task of its phase; the workspace has room for all filters.
+            unsafe { Block { filters, channels: 0..g.c, width, scaled: false }.pack(g, at, io) };
         }
     }
 
@@ -115,7 +94,7 @@ impl Windows {
         assert!(row < self.rows && half.len() >= self.floats()[1] && out.len() >= 4 * g.k * self.wide);
         for block in 0..self.blocks() {
             let filters = share(g.k, self.blocks(), block);
-            let own = &packed[filters.start * g.c * POINTS..filters.end * g.c * POINTS];
+            let own = &packed[Block::floats(g, filters.start)..Block::floats(g, filters.end)];
             for window in (0..self.wide).step_by(loops().lanes) {
                 let some = Abreast {
                     x: transformed[2 * row * self.line() + window..].as_ptr(),
