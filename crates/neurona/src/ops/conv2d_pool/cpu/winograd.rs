@@ -21,6 +21,7 @@ use super::micro::lanes;
 use super::{Geometry, pooled, windows_abreast};
 use crate::cpu::gemm::task_count;
 use crate::cpu::gemm::vector::Vector;
+use crate::cpu::simd::{Isa, isa};
 use crate::ops::conv2d::cpu::winograd_on;
 
 /// Values of a side of a filter.
@@ -53,7 +54,14 @@ pub(super) fn possible(g: &Geometry) -> bool {
 /// those of the filters by the windows. Half a register of filters costs as much as a whole one here.
 pub(super) fn faster(g: &Geometry) -> bool {
     let windows = g.n * pooled(g).iter().product::<usize>();
-    possible(g) && g.c >= 2 && windows >= 16 && (windows_abreast(g) || g.k >= lanes())
+    let (least_channels, least_windows) = match (windows_abreast(g), isa()) {
+        // Products cannot take one operand for all lanes there, and few windows have room in 16 registers: loads take most
+        // of the time.
+        (false, Isa::Avx2) => (8, 48),
+        _ => (2, 24),
+    };
+    let filters = if windows_abreast(g) { 2 } else { lanes() };
+    possible(g) && g.k >= filters && g.c >= least_channels && windows >= least_windows
 }
 
 /// Tasks for all rows of windows. Neighbours look at the same rows of an image, which each task transforms for itself: few
