@@ -21,7 +21,7 @@ pub(super) struct Product {
 
 /// How a band is convolved.
 enum Way {
-    Plain(Band),
+    Plain(Box<Band>),
     Winograd(Tiles),
 }
 
@@ -34,7 +34,7 @@ impl Product {
         let plain = task_count(g.flops() as usize).min(g.n * down);
         let (way, tasks) = match Tiles::possible(&g, options.scaled, rows).filter(|_| fast) {
             Some(tiles) => (Way::Winograd(tiles), winograd::tasks(&g)),
-            None => (Way::Plain(band), plain),
+            None => (Way::Plain(Box::new(band)), plain),
         };
         Some(Product { g, way, rows, tasks, options })
     }

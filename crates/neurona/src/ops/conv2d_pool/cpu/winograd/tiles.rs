@@ -27,7 +27,7 @@ impl Tiles {
         let wide = (pooled(g)[1] * g.c).next_multiple_of(WIDEST);
         // The last pixel is written as a whole register.
         let deck = (wide + 2 * g.c).max(g.padded_w().div_ceil(2) * g.c + WIDEST).next_multiple_of(WIDEST);
-        possible(g).then(|| Tiles { g: *g, scaled, rows, wide, deck })
+        possible(g).then_some(Tiles { g: *g, scaled, rows, wide, deck })
     }
 
     /// Registers of filters.
