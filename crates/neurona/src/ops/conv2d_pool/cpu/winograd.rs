@@ -45,13 +45,13 @@ const BY_0: f32 = 1.0 / (AA * BB);
 const BY_A: f32 = 1.0 / (2.0 * AA * (AA - BB));
 const BY_B: f32 = 1.0 / (2.0 * BB * (BB - AA));
 
-/// Whether this way is switched on and possible.
+/// Whether filters are 5×5 and nothing is skipped.
 pub(super) fn possible(g: &Geometry) -> bool {
-    winograd_on() && [g.r, g.s] == [TAPS, TAPS] && g.stride == [1, 1] && g.dilation == [1, 1]
+    [g.r, g.s] == [TAPS, TAPS] && g.stride == [1, 1] && g.dilation == [1, 1]
 }
 
-/// Whether it costs less than plain sums: transforms are shared by the filters and by the channels, which must be some, and
-/// those of the filters by the windows. Half a register of filters costs as much as a whole one here.
+/// Whether it is switched on and costs less than plain sums: transforms are shared by the filters and by the channels, which
+/// must be some, and those of the filters by the windows. Half a register of filters costs as much as a whole one here.
 pub(super) fn faster(g: &Geometry) -> bool {
     let windows = g.n * pooled(g).iter().product::<usize>();
     let (least_channels, least_windows) = match (windows_abreast(g), isa()) {
@@ -61,7 +61,7 @@ pub(super) fn faster(g: &Geometry) -> bool {
         _ => (2, 24),
     };
     let filters = if windows_abreast(g) { 2 } else { lanes() };
-    possible(g) && g.k >= filters && g.c >= least_channels && windows >= least_windows
+    winograd_on() && possible(g) && g.k >= filters && g.c >= least_channels && windows >= least_windows
 }
 
 /// Tasks for all rows of windows. Neighbours look at the same rows of an image, which each task transforms for itself: few
