@@ -19,6 +19,7 @@ pub(crate) use forward::Band;
 pub use forward::Forward;
 pub use input_grad::InputGrad;
 pub use weight_grad::WeightGrad;
+pub(crate) use winograd::on as winograd_on;
 
 use crate::cpu::gemm::Activation;
 use crate::cpu::kernel::{Kernel, share};

@@ -10,10 +10,12 @@ mod micro;
 mod product;
 #[cfg(test)]
 mod tests;
+mod winograd;
 
 pub(crate) use crate::ops::conv2d::cpu::Geometry;
 pub(crate) use backward::Backward;
 
+use crate::cpu::gemm::Activation;
 use crate::cpu::kernel::Kernel;
 use direct::Direct;
 use product::Product;
@@ -44,10 +46,15 @@ pub(crate) fn forward(g: Geometry, options: Options) -> Option<Box<dyn Kernel>> 
     if g.groups != 1 || pooled(&g).contains(&0) || [g.n, g.c, g.k].contains(&0) {
         return None;
     }
+    forward_by(g, options, winograd::faster(&g))
+}
+
+/// The same, in Winograd's way if that is `fast`er.
+fn forward_by(g: Geometry, options: Options, fast: bool) -> Option<Box<dyn Kernel>> {
     if windows_abreast(&g) {
-        return Some(Box::new(Direct::new(g, options)));
+        return Some(Box::new(Direct::new(g, options, fast)));
     }
-    if options.from_rows { None } else { Some(Box::new(Product::new(g, options)?)) }
+    if options.from_rows { None } else { Some(Box::new(Product::new(g, options, fast)?)) }
 }
 
 /// Whether the gradient in one is faster than one by one: it reads windows of the input at any place, which must come from
@@ -68,4 +75,34 @@ pub(crate) fn windows_abreast(g: &Geometry) -> bool {
 /// Rows and columns of windows.
 fn pooled(g: &Geometry) -> [usize; 2] {
     [g.oh() / 2, g.ow() / 2]
+}
+
+/// Windows or filters that are pooled at once: a whole number of the widest registers, on every machine.
+const LANES: usize = 16;
+
+/// The first of the greatest of four, with bias and relu, and its number; NaN wins over numbers. Before a bias the same ones
+/// are greatest as after it.
+#[inline(always)]
+fn greatest(cells: &[[f32; LANES]; 4], bias: &[f32; LANES]) -> ([f32; LANES], [u8; LANES]) {
+    let (mut value, mut place) = (cells[0], [0f32; LANES]);
+    for (i, cell) in cells.iter().enumerate().skip(1) {
+        // Arrays of their own: what is changed in place would be written to memory under a mask.
+        let mut next = (value, place);
+        for j in 0..LANES {
+            let v = cell[j];
+            let wins = (v > value[j]) | v.is_nan();
+            next.0[j] = if wins { v } else { value[j] };
+            next.1[j] = if wins { i as f32 } else { place[j] };
+        }
+        (value, place) = next;
+    }
+    let mut code = [0; LANES];
+    for j in 0..LANES {
+        value[j] += bias[j];
+        let place = if value[j] > 0.0 { place[j] } else { f32::from(NOWHERE) };
+        // SAFETY: one of the numbers 0 to 4.
+        code[j] = unsafe { place.to_int_unchecked::<i32>() } as u8;
+        value[j] = Activation::Relu.apply(value[j]);
+    }
+    (value, code)
 }

@@ -24,6 +24,11 @@ use transform::{Filters, GROUP, OUT, POINTS, TAPS, Tile, transforms};
 /// `NEURONA_WINOGRAD=0` switches it off: sums then have the error of plain ones.
 static ON: LazyLock<bool> = LazyLock::new(|| std::env::var("NEURONA_WINOGRAD").map_or(true, |v| v != "0"));
 
+/// Whether Winograd's way may be gone.
+pub(crate) fn on() -> bool {
+    *ON
+}
+
 /// Bytes of transformed tiles and sums that a task works on: they stay in the second-level cache.
 const CACHE: usize = 640 << 10;
 /// Bytes of transformed filters that each task may read: more would come from memory again and again.
@@ -90,7 +95,7 @@ pub(super) struct Winograd {
 impl Winograd {
     /// The pass in this way, where it is possible and faster.
     pub fn new(g: Geometry, pass: Pass) -> Option<Self> {
-        if *ON { Self::possible(g, pass).filter(Self::faster) } else { None }
+        if on() { Self::possible(g, pass).filter(Self::faster) } else { None }
     }
 
     /// The pass in this way, where it is possible.

@@ -4,9 +4,10 @@
 //! filter value meets a whole register, and the largest of a window's elements is found lane by lane.
 
 use super::micro::{Sums, lanes, sums};
-use super::{Geometry, NEAR, NOWHERE, Options, pooled};
-use crate::cpu::gemm::{Activation, task_count};
-use crate::cpu::kernel::{Io, Kernel, share};
+use super::winograd::{self, Windows};
+use super::{Geometry, LANES, NEAR, Options, greatest, pooled};
+use crate::cpu::gemm::task_count;
+use crate::cpu::kernel::{Io, Kernel, Prepared, share};
 use crate::cpu::simd::vectorized;
 use std::ops::Range;
 
@@ -24,23 +25,33 @@ pub(super) struct Direct {
     rows: usize,
     /// For each column of a filter, where the two columns of the first window find theirs in a row's decks.
     columns: Vec<[usize; 2]>,
+    /// How sums are made with fewer products.
+    winograd: Option<Windows>,
     tasks: usize,
 }
 
 impl Direct {
-    pub fn new(g: Geometry, options: Options) -> Self {
+    /// In Winograd's way if that is `fast`er, and possible.
+    pub fn new(g: Geometry, options: Options, fast: bool) -> Self {
         let [down, across] = pooled(&g);
         let decks = 2 * g.stride[1];
         let wide = across.next_multiple_of(LANES);
+        let winograd = Windows::possible(&g, wide).filter(|_| fast);
         let reach = (g.stride[1] + (g.s - 1) * g.dilation[1]) / decks;
         let deck = (wide + reach).max(g.padded_w().div_ceil(decks)).next_multiple_of(4);
         let at = |column: usize| column % decks * deck + column / decks;
         let columns = (0..g.s).map(|s| [0, 1].map(|b| at(b * g.stride[1] + s * g.dilation[1]))).collect();
         let line = g.c * decks * deck * size_of::<f32>();
-        let most = (NEAR / line.max(1)).saturating_sub(g.rows_under(2)) / (2 * g.stride[0]) + 1;
-        // Two rows of windows at least: neighbours look at the same rows of the image, which each task deals out for itself.
-        let tasks = task_count(g.flops() as usize).min(g.n * down.div_ceil(2));
-        Direct { g, options, decks, deck, wide, rows: most.min(down), columns, tasks }
+        let (rows, tasks) = match &winograd {
+            Some(winograd) => (winograd.rows(), winograd::tasks(&g)),
+            None => {
+                let most = (NEAR / line.max(1)).saturating_sub(g.rows_under(2)) / (2 * g.stride[0]) + 1;
+                // Two rows of windows at least: neighbours look at the same rows of the image, which each task deals out
+                // for itself.
+                (most.min(down), task_count(g.flops() as usize).min(g.n * down.div_ceil(2)))
+            }
+        };
+        Direct { g, options, decks, deck, wide, rows, columns, winograd, tasks }
     }
 
     /// Floats from row to row, and from channel to channel, of the decks.
@@ -49,10 +60,11 @@ impl Direct {
         [row, self.g.rows_under(2 * self.rows) * row]
     }
 
-    /// Floats of decks, of the sums of a row of windows, and of their results.
-    fn floats(&self) -> [usize; 3] {
+    /// Floats of decks, of the sums of a row of windows, of their results, and of what Winograd's way needs.
+    fn floats(&self) -> [usize; 4] {
         let sums = self.g.k * self.wide;
-        [(self.g.c * self.steps()[1]).next_multiple_of(lanes()), 4 * sums, sums]
+        let winograd = self.winograd.as_ref().map_or(0, |winograd| winograd.scratch().0);
+        [(self.g.c * self.steps()[1]).next_multiple_of(LANES), 4 * sums, sums, winograd]
     }
 
     /// Deals out rows of an image, counted from the top of its padding.
@@ -63,8 +75,10 @@ impl Direct {
         let [row_step, channel_step] = self.steps();
         let image = &x[image * g.c * g.h * g.w..][..g.c * g.h * g.w];
         for c in 0..g.c {
-            // At once for all padding, and for what fills registers: many short fills would take longer.
-            out[c * channel_step..][..rows.len() * row_step].fill(0.0);
+            // At once for all padding: many short fills would take longer. Windows that only fill registers see anything.
+            if g.padded() {
+                out[c * channel_step..][..rows.len() * row_step].fill(0.0);
+            }
             for (i, row) in rows.clone().enumerate() {
                 let Some(y) = row.checked_sub(top).filter(|y| *y < g.h) else { continue };
                 let out = &mut out[c * channel_step + i * row_step..][..row_step];
@@ -138,7 +152,7 @@ impl Direct {
                         cell.iter_mut().for_each(|sum| *sum *= scale);
                     }
                 }
-                let (value, place) = greatest(&cells, bias);
+                let (value, place) = greatest(&cells, &[bias; LANES]);
                 *best = value;
                 if self.options.places {
                     let count = LANES.min(across - i * LANES);
@@ -174,36 +188,6 @@ impl Direct {
         } } }
         of!(1 2 3 4 5 6 7 9 10 11 12 13 14 15)
     }
-}
-
-/// Windows that are pooled at once: a whole number of the widest registers, on every machine.
-const LANES: usize = 16;
-
-/// The first of the greatest of four, with bias and relu, and its number; NaN wins over numbers. Before a bias the same ones
-/// are greatest as after it.
-#[inline(always)]
-fn greatest(cells: &[[f32; LANES]; 4], bias: f32) -> ([f32; LANES], [u8; LANES]) {
-    let (mut value, mut place) = (cells[0], [0f32; LANES]);
-    for (i, cell) in cells.iter().enumerate().skip(1) {
-        // Arrays of their own: what is changed in place would be written to memory under a mask.
-        let mut next = (value, place);
-        for j in 0..LANES {
-            let v = cell[j];
-            let wins = (v > value[j]) | v.is_nan();
-            next.0[j] = if wins { v } else { value[j] };
-            next.1[j] = if wins { i as f32 } else { place[j] };
-        }
-        (value, place) = next;
-    }
-    let mut code = [0; LANES];
-    for j in 0..LANES {
-        value[j] += bias;
-        let place = if value[j] > 0.0 { place[j] } else { f32::from(NOWHERE) };
-        // SAFETY: one of the numbers 0 to 4.
-        code[j] = unsafe { place.to_int_unchecked::<i32>() } as u8;
-        value[j] = Activation::Relu.apply(value[j]);
-    }
-    (value, code)
 }
 
 /// Deals out a row to two decks.
@@ -251,34 +235,54 @@ fn interleave<const K: usize>(rows: &[f32], wide: usize, out: &mut [f32]) {
 
 impl Kernel for Direct {
     fn phases(&self) -> Vec<usize> {
-        vec![if self.g.k == 0 { 0 } else { self.tasks }]
+        let tasks = if self.g.k == 0 { 0 } else { self.tasks };
+        if self.winograd.is_some() { vec![tasks.min(1), tasks] } else { vec![tasks] }
+    }
+
+    fn workspace(&self) -> usize {
+        self.winograd.as_ref().map_or(0, Windows::workspace)
+    }
+
+    fn prepared(&self) -> Option<Prepared> {
+        self.winograd.as_ref().map(Windows::prepared)
     }
 
     fn scratch(&self) -> usize {
-        self.floats().iter().sum::<usize>() * size_of::<f32>()
+        let filters = self.winograd.as_ref().map_or(0, |winograd| winograd.scratch().1);
+        (self.floats().iter().sum::<usize>() * size_of::<f32>()).max(filters)
     }
 
-    fn run(&self, _phase: usize, task: usize, io: &Io<'_>) {
+    fn run(&self, phase: usize, task: usize, io: &Io<'_>) {
+        if let (Some(winograd), 0) = (&self.winograd, phase) {
+            return winograd.pack(io);
+        }
         let g = &self.g;
         let down = pooled(g)[0];
         let all = share(g.n * down, self.tasks, task);
-        let [decks, sums, best] = self.floats();
+        let [decks, sums, best, more] = self.floats();
         // SAFETY: scratch belongs to this thread; nobody writes an input.
         let (scratch, x) =
-            unsafe { (io.scratch.slice_mut::<f32>(0..decks + sums + best), io.inputs[0].slice::<f32>()) };
+            unsafe { (io.scratch.slice_mut::<f32>(0..decks + sums + best + more), io.inputs[0].slice::<f32>()) };
         let (dealt, rest) = scratch.split_at_mut(decks);
-        let (sums, best) = rest.split_at_mut(sums);
+        let (sums, rest) = rest.split_at_mut(sums);
+        let (best, more) = rest.split_at_mut(best);
         let mut row = all.start;
         while row < all.end {
             let (image, first) = (row / down, row % down);
             let count = self.rows.min(down - first).min(all.end - row);
-            let top = 2 * first * g.stride[0];
+            let (top, under) = (2 * first * g.stride[0], g.rows_under(2 * count));
             vectorized(
                 #[inline(always)]
-                || self.deal(image, top..top + g.rows_under(2 * count), dealt, x),
+                || self.deal(image, top..top + under, dealt, x),
             );
+            if let Some(winograd) = &self.winograd {
+                winograd.transform(under, dealt, self.deck, self.steps(), more);
+            }
             for i in 0..count {
-                self.convolve(i, dealt, io, sums);
+                match &self.winograd {
+                    Some(winograd) => winograd.convolve(i, more, io, sums),
+                    None => self.convolve(i, dealt, io, sums),
+                }
                 vectorized(
                     #[inline(always)]
                     || {

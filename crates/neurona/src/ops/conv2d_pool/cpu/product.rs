@@ -1,6 +1,7 @@
-//! Forward with a convolution by matrix products, a band of rows at a time.
+//! Forward with a convolution of a band of rows at a time, by matrix products or in Winograd's way.
 
-use super::{Geometry, NEAR, NOWHERE, Options, pooled};
+use super::winograd::{self, Tiles};
+use super::{Geometry, LANES, NEAR, NOWHERE, Options, greatest, pooled};
 use crate::cpu::gemm::{Activation, task_count};
 use crate::cpu::kernel::{Io, Kernel, Prepared, share};
 use crate::cpu::simd::vectorized;
@@ -11,49 +12,62 @@ use crate::ops::pool::Pool;
 /// See [`forward`](super::forward).
 pub(super) struct Product {
     g: Geometry,
-    band: Band,
+    way: Way,
     /// Rows of windows that are convolved at a time.
     rows: usize,
     tasks: usize,
-    places: bool,
-    to_rows: bool,
+    options: Options,
+}
+
+/// How a band is convolved.
+enum Way {
+    Plain(Box<Band>),
+    Winograd(Tiles),
 }
 
 impl Product {
-    pub fn new(g: Geometry, options: Options) -> Option<Self> {
+    /// In Winograd's way if that is `fast`er, and possible.
+    pub fn new(g: Geometry, options: Options, fast: bool) -> Option<Self> {
         let [down, _] = pooled(&g);
         let rows = (NEAR / (2 * g.ow() * g.k * size_of::<f32>()).max(1)).clamp(1, down);
         let band = Band::new(g, options.bias, options.scaled, Activation::Relu, 2 * rows)?;
-        let tasks = task_count(g.flops() as usize).min(g.n * down);
-        Some(Product { g, band, rows, tasks, places: options.places, to_rows: options.to_rows })
+        let plain = task_count(g.flops() as usize).min(g.n * down);
+        let (way, tasks) = match Tiles::possible(&g, options.scaled, rows).filter(|_| fast) {
+            Some(tiles) => (Way::Winograd(tiles), winograd::tasks(&g)),
+            None => (Way::Plain(Box::new(band)), plain),
+        };
+        Some(Product { g, way, rows, tasks, options })
     }
 
     /// Floats of a band; of its pooled rows, where they are not written in this order; and places of these.
     fn floats(&self) -> [usize; 3] {
-        let line = self.g.ow() * self.g.k;
-        let windows = self.rows * pooled(&self.g)[1] * self.g.k;
-        [2 * self.rows * line, if self.to_rows { windows } else { 0 }, windows]
+        let across = pooled(&self.g)[1];
+        let band = match &self.way {
+            Way::Plain(_) => 2 * self.g.ow() * self.g.k,
+            Way::Winograd(tiles) => across * 4 * tiles.filters_wide(),
+        };
+        let windows = self.rows * across * self.g.k;
+        [self.rows * band, if self.options.to_rows { windows } else { 0 }, windows]
     }
 
     fn windows(&self, image: usize, rows: std::ops::Range<usize>, io: &Io<'_>) {
         let g = &self.g;
         let [down, across] = pooled(g);
         let [floats, results, places] = self.floats();
-        let at = self.band.scratch() / size_of::<f32>();
+        let at = self.before() / size_of::<f32>();
         // SAFETY: scratch belongs to this thread, and the band's own part ends before.
         let band = unsafe { io.scratch.slice_mut::<f32>(at..at + floats) };
-        self.band.rows(image, 2 * rows.start..2 * rows.end, band, io);
         let windows = rows.len() * across;
         let first = (image * down + rows.start) * across * g.k;
         let own = first..first + windows * g.k;
-        let y = if self.to_rows {
+        let y = if self.options.to_rows {
             // SAFETY: scratch belongs to this thread, and the band ends before.
             unsafe { io.scratch.slice_mut::<f32>(at + floats..at + floats + windows * g.k) }
         } else {
             // SAFETY: these rows belong to this task.
             unsafe { io.outputs[0].slice_mut::<f32>(own.clone()) }
         };
-        let places = if self.places {
+        let places = if self.options.places {
             // SAFETY: these rows belong to this task.
             unsafe { io.outputs[1].slice_mut::<u8>(own) }
         } else {
@@ -61,18 +75,44 @@ impl Product {
             // SAFETY: scratch belongs to this thread, and the band and its results end before.
             unsafe { io.scratch.slice_mut::<u8>(at..at + places) }
         };
-        let geometry = Pool {
-            n: 1,
-            c: g.k,
-            h: 2 * rows.len(),
-            w: g.ow(),
-            kernel: [2, 2],
-            stride: [2, 2],
-            padding: [0, 0],
-            ceil_mode: false,
-        };
-        pool(&geometry, 0..rows.len(), band, y, places);
-        if self.places {
+        match &self.way {
+            Way::Plain(plain) => {
+                plain.rows(image, 2 * rows.start..2 * rows.end, band, io);
+                self.pool(rows.len(), band, y, places);
+            }
+            Way::Winograd(tiles) => {
+                tiles.rows(image, rows.clone(), band, io);
+                vectorized(
+                    #[inline(always)]
+                    || self.pool_windows(tiles.filters_wide(), band, y, places, io),
+                );
+            }
+        }
+        if self.options.to_rows {
+            for k in 0..g.k {
+                let at = ((image * g.k + k) * down + rows.start) * across;
+                // SAFETY: these rows belong to this task.
+                let out = unsafe { io.outputs[0].slice_mut::<f32>(at..at + windows) };
+                out.iter_mut().zip(y[k..].iter().step_by(g.k)).for_each(|(out, y)| *out = *y);
+            }
+        }
+    }
+
+    /// Bytes of scratch before a band: what its convolution needs.
+    fn before(&self) -> usize {
+        match &self.way {
+            Way::Plain(band) => band.scratch(),
+            Way::Winograd(tiles) => tiles.scratch(),
+        }
+    }
+
+    /// Pools rows of pixels after a relu.
+    fn pool(&self, rows: usize, band: &[f32], y: &mut [f32], places: &mut [u8]) {
+        let (c, w) = (self.g.k, self.g.ow());
+        let (kernel, stride) = ([2, 2], [2, 2]);
+        let geometry = Pool { n: 1, c, h: 2 * rows, w, kernel, stride, padding: [0, 0], ceil_mode: false };
+        pool(&geometry, 0..rows, band, y, places);
+        if self.options.places {
             vectorized(
                 #[inline(always)]
                 || {
@@ -82,12 +122,33 @@ impl Product {
                 },
             );
         }
-        if self.to_rows {
-            for k in 0..g.k {
-                let at = ((image * g.k + k) * down + rows.start) * across;
-                // SAFETY: these rows belong to this task.
-                let out = unsafe { io.outputs[0].slice_mut::<f32>(at..at + windows) };
-                out.iter_mut().zip(y[k..].iter().step_by(g.k)).for_each(|(out, y)| *out = *y);
+    }
+
+    /// Pools windows whose elements lie one after the other, `wide` floats each.
+    #[inline(always)]
+    fn pool_windows(&self, wide: usize, band: &[f32], y: &mut [f32], places: &mut [u8], io: &Io<'_>) {
+        let k = self.g.k;
+        for first in (0..k).step_by(LANES) {
+            let count = LANES.min(k - first);
+            let mut bias = [0f32; LANES];
+            if self.options.bias {
+                // SAFETY: nobody writes an input.
+                bias[..count].copy_from_slice(unsafe { &io.inputs[2].slice::<f32>()[first..][..count] });
+            }
+            let windows = band.chunks_exact(4 * wide).zip(y.chunks_exact_mut(k).zip(places.chunks_exact_mut(k)));
+            for (window, (y, places)) in windows {
+                let mut cells = [[0f32; LANES]; 4];
+                for (j, cell) in cells.iter_mut().enumerate() {
+                    cell.copy_from_slice(&window[j * wide + first..][..LANES]);
+                }
+                let (value, place) = greatest(&cells, &bias);
+                match (y[first..].first_chunk_mut::<LANES>(), places[first..].first_chunk_mut::<LANES>()) {
+                    (Some(y), Some(places)) => (*y, *places) = (value, place),
+                    _ => {
+                        y[first..].copy_from_slice(&value[..count]);
+                        places[first..].copy_from_slice(&place[..count]);
+                    }
+                }
             }
         }
     }
@@ -95,26 +156,39 @@ impl Product {
 
 impl Kernel for Product {
     fn phases(&self) -> Vec<usize> {
-        let packs = if self.tasks == 0 { 0 } else { self.band.packs() };
+        let packs = match &self.way {
+            _ if self.tasks == 0 => 0,
+            Way::Plain(band) => band.packs(),
+            Way::Winograd(tiles) => tiles.packs(),
+        };
         vec![packs, if self.g.k == 0 { 0 } else { self.tasks }]
     }
 
     fn workspace(&self) -> usize {
-        self.band.workspace()
+        match &self.way {
+            Way::Plain(band) => band.workspace(),
+            Way::Winograd(tiles) => tiles.workspace(),
+        }
     }
 
     fn prepared(&self) -> Option<Prepared> {
-        self.band.prepared()
+        match &self.way {
+            Way::Plain(band) => band.prepared(),
+            Way::Winograd(tiles) => Some(tiles.prepared()),
+        }
     }
 
     fn scratch(&self) -> usize {
         let [floats, results, places] = self.floats();
-        self.band.scratch() + (floats + results) * size_of::<f32>() + places
+        self.before() + (floats + results) * size_of::<f32>() + places
     }
 
     fn run(&self, phase: usize, task: usize, io: &Io<'_>) {
         if phase == 0 {
-            return self.band.pack(task, io);
+            return match &self.way {
+                Way::Plain(band) => band.pack(task, io),
+                Way::Winograd(tiles) => tiles.pack(task, io),
+            };
         }
         let down = pooled(&self.g)[0];
         let rows = share(self.g.n * down, self.tasks, task);

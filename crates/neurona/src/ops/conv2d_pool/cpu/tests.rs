@@ -85,8 +85,12 @@ fn check_forward(g: Geometry, bias: bool, scaled: bool, [from_rows, to_rows]: [b
     if to_rows {
         want = by_rows(down * across, g.k, &want);
     }
-    for places in [true, false] {
-        let Some(kernel) = forward(g, Options { bias, scaled, places, from_rows, to_rows }) else { return };
+    // Plain, and in Winograd's way.
+    for (places, fast) in [(true, false), (false, false), (true, true), (false, true)] {
+        if fast && !winograd::possible(&g) {
+            continue;
+        }
+        let Some(kernel) = forward_by(g, Options { bias, scaled, places, from_rows, to_rows }, fast) else { return };
         let mut seen = Vec::new();
         for backwards in [false, true] {
             let buffers: Vec<Buf> = inputs.iter_mut().map(|v| Buf::over(v)).collect();
@@ -203,6 +207,54 @@ fn sweep() {
             check(g);
             done += 1;
         }
+    }
+}
+
+#[test]
+fn winograd_ways() {
+    let mut rng = Rng(5);
+    let mut pick = |from: &[usize]| from[rng.below(from.len())];
+    let mut done = 0;
+    while done < 60 {
+        let g = Geometry {
+            h: pick(&[5, 6, 7, 9, 13, 14, 20, 32]),
+            w: pick(&[5, 6, 8, 9, 14, 19, 37, 75]),
+            padding: [pick(&[0, 0, 1, 2, 3]), pick(&[0, 0, 1, 2, 3])],
+            ..square(pick(&[1, 2, 5]), pick(&[1, 2, 3, 5, 6, 16, 17, 33]), 0, pick(&[1, 3, 6, 7, 8, 13, 16, 18, 34]), 5)
+        };
+        if pooled(&g).contains(&0) {
+            continue;
+        }
+        assert!(winograd::possible(&g), "{g:?}");
+        for (bias, scaled) in [(false, false), (true, true)] {
+            for rows in [[false, false], [true, false], [false, true]] {
+                check_forward(g, bias, scaled, rows);
+            }
+        }
+        done += 1;
+    }
+}
+
+/// The greatest error is below 1e-5 of what elements are like, whether or not a relu leaves them.
+#[test]
+fn winograd_error() {
+    for (c, k) in [(1, 6), (3, 6), (6, 16), (16, 16), (32, 32)] {
+        let g = square(8, c, 20, k, 5);
+        let window = c * 25;
+        let mut inputs = vec![noise(g.n * g.h * g.w * c, 11), noise(k * window, 12)];
+        let pixels = g.n * g.oh() * g.ow() * k;
+        let y = run(&ForwardReference::<f64>::new(g, false, Activation::None), &mut wide(&inputs), &[pixels], false);
+        let like = (y[0].iter().map(|y| y * y).sum::<f64>() / pixels as f64).sqrt();
+        let (want, _) = plain_pool(&g, &y[0]);
+        let options = Options { bias: false, scaled: false, places: false, from_rows: false, to_rows: false };
+        let kernel = forward_by(g, options, true).expect("a kernel");
+        let mut got = vec![f32::NAN; want.len()];
+        let buffers: Vec<Buf> = inputs.iter_mut().map(|v| Buf::over(v)).collect();
+        all(&*kernel, &buffers, &[Buf::over(&mut got)], false);
+        let errors = got.iter().zip(&want).map(|(got, want)| (f64::from(*got) - want.max(0.0)).abs());
+        let worst = errors.fold(0.0, f64::max) / like;
+        println!("{c} to {k} channels: {worst:.1e}");
+        assert!(worst < 1e-5, "{c} to {k} channels: {worst:e}");
     }
 }
 
