@@ -38,24 +38,14 @@ fn rounding(dtype: DType) -> f64 {
     }
 }
 
-/// Runs cases in each of these types; on the emulator, which compiles for seconds what a GPU runs in microseconds, each in
-/// one of them, in turn.
-fn on_gpu_in<C: Clone>(types: &[DType], cases: &[C], test: impl Fn(Device, DType, C) -> Result<()>) -> Result<()> {
+fn on_gpu_in(types: &[DType], test: impl Fn(Device, DType) -> Result<()>) -> Result<()> {
     let Some(gpu) = common::gpu() else { return Ok(()) };
     set_kernels(Kernels::Own);
-    let emulated = std::env::var_os("NEURONA_EMULATOR_CACHE").is_some();
-    for (i, case) in cases.iter().enumerate() {
-        for (turn, dtype) in types.iter().enumerate() {
-            if !emulated || i % types.len() == turn {
-                test(gpu, *dtype, case.clone())?;
-            }
-        }
-    }
-    Ok(())
+    types.iter().try_for_each(|dtype| test(gpu, *dtype))
 }
 
-fn on_gpu<C: Clone>(cases: &[C], test: impl Fn(Device, DType, C) -> Result<()>) -> Result<()> {
-    on_gpu_in(&[DType::F16, DType::BF16], cases, test)
+fn on_gpu(test: impl Fn(Device, DType) -> Result<()>) -> Result<()> {
+    on_gpu_in(&[DType::F16, DType::BF16], test)
 }
 
 /// Result and gradients of a sum of products with `by`.
@@ -112,7 +102,7 @@ fn convolutions() -> Result<()> {
         ([2, 7, 7, 8], [3, 2, 2], [2, 2], [0, 0], [1, 1]),
         ([1, 5, 6, 150], [127, 1, 4], [1, 3], [0, 3], [1, 1]),
     ];
-    on_gpu(&cases, convolution)
+    on_gpu(|gpu, dtype| cases.into_iter().try_for_each(|case| convolution(gpu, dtype, case)))
 }
 
 /// Few channels: tiles of several images, of parts of one and of some of its columns, sums that threads share, rows that
@@ -132,7 +122,9 @@ fn convolutions_of_few_channels() -> Result<()> {
         ([1030, 3, 5, 6], [4, 3, 3], [1, 1], [0, 1], [1, 1]),
         ([1, 3, 32, 32], [64, 7, 7], [2, 2], [3, 3], [1, 1]),
     ];
-    on_gpu_in(&[DType::F32, DType::F16, DType::BF16], &cases, convolution)
+    on_gpu_in(&[DType::F32, DType::F16, DType::BF16], |gpu, dtype| {
+        cases.into_iter().try_for_each(|case| convolution(gpu, dtype, case))
+    })
 }
 
 /// Images, channels, height, width; filters, their height and width; stride, padding, dilation.
@@ -152,50 +144,65 @@ fn convolution(gpu: Device, dtype: DType, case: Case) -> Result<()> {
 
 #[test]
 fn convolutions_with_bias_and_relu() -> Result<()> {
-    on_gpu(&[(64, 64), (24, 40), (128, 200), (3, 32), (6, 7)], |gpu, dtype, (c, k)| {
-        let options = Conv2dOptions { padding: [1, 1], ..Default::default() };
-        let x = data(1, &[3, c, 10, 9], dtype)?;
-        let bias = data(4, &[k], dtype)?;
-        let f = |x: &Tensor, w: &Tensor| {
-            let bias = bias.to(x.device())?.to_dtype(x.dtype())?;
-            x.conv2d(w, Some(&bias), options)?.relu()
-        };
-        let inputs = [x, data(2, &[k, c, 3, 3], dtype)?];
-        same(&format!("{c} to {k}"), gpu, dtype, inputs, data(3, &[3, k, 10, 9], dtype)?, &f)
+    on_gpu(|gpu, dtype| {
+        for (c, k) in [(64, 64), (24, 40), (128, 200), (3, 32), (6, 7)] {
+            let options = Conv2dOptions { padding: [1, 1], ..Default::default() };
+            let x = data(1, &[3, c, 10, 9], dtype)?;
+            let bias = data(4, &[k], dtype)?;
+            let f = |x: &Tensor, w: &Tensor| {
+                let bias = bias.to(x.device())?.to_dtype(x.dtype())?;
+                x.conv2d(w, Some(&bias), options)?.relu()
+            };
+            same(
+                &format!("{c} to {k}"),
+                gpu,
+                dtype,
+                [x, data(2, &[k, c, 3, 3], dtype)?],
+                data(3, &[3, k, 10, 9], dtype)?,
+                &f,
+            )?;
+        }
+        Ok(())
     })
 }
 
 #[test]
 fn products() -> Result<()> {
-    let cases = [
-        (128, 128, 64),
-        (8, 8, 8),
-        (200, 264, 136),
-        (1000, 520, 72),
-        (136, 48, 784),
-        (64, 16, 4096),
-        (33, 24, 40),
-        (7, 9, 5),
-    ];
-    on_gpu(&cases, |gpu, dtype, (m, n, k)| {
-        let (a, b, by) = (data(1, &[m, k], dtype)?, data(2, &[k, n], dtype)?, data(3, &[m, n], dtype)?);
-        same(&format!("{m}x{n}x{k}"), gpu, dtype, [a, b], by.clone(), &|a, b| a.matmul(b))?;
-        let (a, b) = (data(4, &[k, m], dtype)?, data(5, &[n, k], dtype)?);
-        same(&format!("{m}x{n}x{k}, transposed"), gpu, dtype, [a, b], by, &|a, b| a.t()?.matmul(&b.t()?))
+    on_gpu(|gpu, dtype| {
+        for (m, n, k) in [
+            (128, 128, 64),
+            (8, 8, 8),
+            (200, 264, 136),
+            (1000, 520, 72),
+            (136, 48, 784),
+            (64, 16, 4096),
+            (33, 24, 40),
+            (7, 9, 5),
+        ] {
+            let (a, b, by) = (data(1, &[m, k], dtype)?, data(2, &[k, n], dtype)?, data(3, &[m, n], dtype)?);
+            same(&format!("{m}x{n}x{k}"), gpu, dtype, [a, b], by.clone(), &|a, b| a.matmul(b))?;
+            let (a, b) = (data(4, &[k, m], dtype)?, data(5, &[n, k], dtype)?);
+            same(&format!("{m}x{n}x{k}, transposed"), gpu, dtype, [a, b], by, &|a, b| a.t()?.matmul(&b.t()?))?;
+        }
+        Ok(())
     })
 }
 
 #[test]
 fn products_between_relus() -> Result<()> {
-    // Whole tiles, parts of tiles, rows that the copy engine does not take, sums that several blocks share.
-    let cases = [[256, 64, 128, 64], [200, 40, 264, 72], [33, 20, 84, 10], [16, 32, 64, 2048], [2, 8, 8, 8]];
-    on_gpu(&cases, |gpu, dtype, [n, input, hidden, output]| {
-        let about = format!("{n} of {input}, {hidden} and {output}");
-        let inputs = [data(1, &[n, input], dtype)?, data(2, &[hidden, input], dtype)?];
-        let second = data(3, &[output, hidden], dtype)?;
-        same(&about, gpu, dtype, inputs, data(4, &[n, output], dtype)?, &|x, w| {
-            let second = second.to(x.device())?.to_dtype(x.dtype())?;
-            x.linear(w, None)?.relu()?.linear(&second, None)
-        })
+    on_gpu(|gpu, dtype| {
+        // Whole tiles, parts of tiles, rows that the copy engine does not take, sums that several blocks share.
+        for [n, input, hidden, output] in
+            [[256, 64, 128, 64], [200, 40, 264, 72], [33, 20, 84, 10], [16, 32, 64, 2048], [2, 8, 8, 8]]
+        {
+            let about = format!("{n} of {input}, {hidden} and {output}");
+            let inputs = [data(1, &[n, input], dtype)?, data(2, &[hidden, input], dtype)?];
+            let second = data(3, &[output, hidden], dtype)?;
+            same(&about, gpu, dtype, inputs, data(4, &[n, output], dtype)?, &|x, w| {
+                let second = second.to(x.device())?.to_dtype(x.dtype())?;
+                x.linear(w, None)?.relu()?.linear(&second, None)
+            })?;
+        }
+        Ok(())
     })
 }
