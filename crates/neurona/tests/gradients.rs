@@ -23,7 +23,7 @@ macro_rules! gradient_check {
 
             fn on(device: Device) -> Result<()> {
                 let shapes: &[&[usize]] = &[$(&$shape),+];
-                check(shapes, device, |$x: &[Tensor]| -> Result<Tensor> { $body })
+                check(shapes, device, &|$x: &[Tensor]| -> Result<Tensor> { $body })
             }
 
             #[test]
@@ -58,7 +58,8 @@ fn away_from_zero(seed: u64, i: u64) -> f64 {
     u.signum() * (0.1 + 0.9 * u.abs())
 }
 
-fn check(shapes: &[&[usize]], device: Device, f: impl Fn(&[Tensor]) -> Result<Tensor>) -> Result<()> {
+/// Compiled once: a copy for each expression would take the compiler longer than all checks take to run.
+fn check(shapes: &[&[usize]], device: Device, f: &dyn Fn(&[Tensor]) -> Result<Tensor>) -> Result<()> {
     HERE.set(device);
     let values: Vec<Vec<f64>> = shapes
         .iter()
@@ -666,5 +667,5 @@ fn stream_is_splitmix64() {
 #[test]
 #[should_panic(expected = "differences give")]
 fn a_wrong_gradient_is_seen() {
-    check(&[&[3]], Device::Cpu, |x| x[0].detach().mul(&x[0])).expect("no error but a wrong gradient");
+    check(&[&[3]], Device::Cpu, &|x| x[0].detach().mul(&x[0])).expect("no error but a wrong gradient");
 }

@@ -95,3 +95,37 @@ fn avx2<R>(body: impl FnOnce() -> R) -> R {
 fn avx512<R>(body: impl FnOnce() -> R) -> R {
     body()
 }
+
+/// Code that is written for blocks of lanes.
+pub(crate) trait InBlocks {
+    /// Runs with blocks of so many lanes.
+    fn run<const LANES: usize>(self);
+}
+
+/// Runs `body` compiled for the instruction set in use, with as many lanes as one of its registers has floats. Chosen
+/// inside [`vectorized`], the number would have every set's code compiled for the others' numbers too.
+pub(crate) fn in_blocks(body: impl InBlocks) {
+    #[cfg(target_arch = "x86_64")]
+    match isa() {
+        // SAFETY: `isa` has found these instructions on this machine.
+        Isa::Avx512 => {
+            return unsafe {
+                avx512(
+                    #[inline(always)]
+                    || body.run::<16>(),
+                )
+            };
+        }
+        // SAFETY: as above.
+        Isa::Avx2 => {
+            return unsafe {
+                avx2(
+                    #[inline(always)]
+                    || body.run::<8>(),
+                )
+            };
+        }
+        Isa::Portable => {}
+    }
+    body.run::<8>()
+}

@@ -14,7 +14,6 @@ pub use forward::Forward;
 use super::tiles;
 use crate::cpu::kernel::Io;
 use crate::cpu::math::Real;
-use crate::cpu::simd::{Isa, isa};
 use crate::ops::batch_norm::cpu::{Statistics, scratch};
 use crate::ops::pool::Pool;
 
@@ -42,9 +41,12 @@ trait Visit {
     }
 }
 
-/// Whether there are registers for blocks of 16 channels; 8 otherwise.
-fn wide() -> bool {
-    isa() == Isa::Avx512
+/// A task of a kernel's phase.
+struct Task<'a, K> {
+    of: &'a K,
+    phase: usize,
+    task: usize,
+    io: &'a Io<'a>,
 }
 
 #[inline(always)]

@@ -1,9 +1,9 @@
 //! Batch normalisation, relu and max pooling in one: the gradient.
 
-use super::{Normal, Visit, Window, Winners, each_window, lanes, tiles, wide};
+use super::{Normal, Task, Visit, Window, Winners, each_window, lanes, tiles};
 use crate::cpu::kernel::{Io, Kernel, share};
 use crate::cpu::math::Real;
-use crate::cpu::simd::vectorized;
+use crate::cpu::simd::{InBlocks, in_blocks};
 use crate::ops::batch_norm::cpu::{Statistics, TrainBackward, scratch};
 use crate::ops::pool::Pool;
 use std::ops::Range;
@@ -233,23 +233,24 @@ impl<T: Real> Kernel for Backward<T> {
     }
 
     fn run(&self, phase: usize, task: usize, io: &Io<'_>) {
-        vectorized(
-            #[inline(always)]
-            || {
-                for step in self.norm.m.steps(phase) {
-                    match step {
-                        1 => self.norm.combine(task, io),
-                        0 if wide() => self.measure::<16>(task, io),
-                        0 => self.measure::<8>(task, io),
-                        _ if wide() => self.spread::<16>(task, io),
-                        _ => self.spread::<8>(task, io),
-                    }
-                }
-            },
-        );
+        in_blocks(Task { of: self, phase, task, io });
     }
 
     fn flops(&self) -> u64 {
         14 * self.pool.input_len() as u64
+    }
+}
+
+impl<T: Real> InBlocks for Task<'_, Backward<T>> {
+    #[inline(always)]
+    fn run<const WIDE: usize>(self) {
+        let Task { of, phase, task, io } = self;
+        for step in of.norm.m.steps(phase) {
+            match step {
+                0 => of.measure::<WIDE>(task, io),
+                1 => of.norm.combine(task, io),
+                _ => of.spread::<WIDE>(task, io),
+            }
+        }
     }
 }

@@ -1,9 +1,9 @@
 //! Batch normalisation, relu and max pooling in one: the outputs.
 
-use super::{Normal, Visit, Window, each_window, wide};
+use super::{Normal, Task, Visit, Window, each_window};
 use crate::cpu::kernel::{Io, Kernel, share};
 use crate::cpu::math::Real;
-use crate::cpu::simd::vectorized;
+use crate::cpu::simd::{InBlocks, in_blocks};
 use crate::ops::batch_norm::cpu::{TrainForward, Training};
 use crate::ops::pool::Pool;
 
@@ -76,22 +76,24 @@ impl<T: Real> Kernel for Forward<T> {
     }
 
     fn run(&self, phase: usize, task: usize, io: &Io<'_>) {
-        vectorized(
-            #[inline(always)]
-            || {
-                for step in self.norm.steps(phase) {
-                    match step {
-                        0 => self.norm.measure(task, io),
-                        1 => self.norm.combine(task, io),
-                        _ if wide() => self.pool::<16>(task, io),
-                        _ => self.pool::<8>(task, io),
-                    }
-                }
-            },
-        );
+        in_blocks(Task { of: self, phase, task, io });
     }
 
     fn flops(&self) -> u64 {
         9 * self.pool.input_len() as u64
+    }
+}
+
+impl<T: Real> InBlocks for Task<'_, Forward<T>> {
+    #[inline(always)]
+    fn run<const WIDE: usize>(self) {
+        let Task { of, phase, task, io } = self;
+        for step in of.norm.steps(phase) {
+            match step {
+                0 => of.norm.measure(task, io),
+                1 => of.norm.combine(task, io),
+                _ => of.pool::<WIDE>(task, io),
+            }
+        }
     }
 }
