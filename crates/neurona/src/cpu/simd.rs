@@ -63,6 +63,21 @@ fn best() -> Isa {
     Isa::Portable
 }
 
+/// One of three values of the same type, by the instruction set in use: AVX-512's, AVX2's, or every machine's. The first two
+/// are looked at where there are such machines only.
+macro_rules! by_isa {
+    ($avx512:expr, $avx2:expr, $portable:expr $(,)?) => {
+        match $crate::cpu::simd::isa() {
+            #[cfg(target_arch = "x86_64")]
+            $crate::cpu::simd::Isa::Avx512 => $avx512,
+            #[cfg(target_arch = "x86_64")]
+            $crate::cpu::simd::Isa::Avx2 => $avx2,
+            _ => $portable,
+        }
+    };
+}
+pub(crate) use by_isa;
+
 /// Runs `body` compiled for the instruction set in use.
 /// Write the closure as `#[inline(always)] || …` so that its loops are vectorised for it.
 ///
@@ -108,24 +123,22 @@ pub(crate) fn in_blocks(body: impl InBlocks) {
     #[cfg(target_arch = "x86_64")]
     match isa() {
         // SAFETY: `isa` has found these instructions on this machine.
-        Isa::Avx512 => {
-            return unsafe {
-                avx512(
-                    #[inline(always)]
-                    || body.run::<16>(),
-                )
-            };
-        }
+        Isa::Avx512 => return unsafe { avx512_blocks(body) },
         // SAFETY: as above.
-        Isa::Avx2 => {
-            return unsafe {
-                avx2(
-                    #[inline(always)]
-                    || body.run::<8>(),
-                )
-            };
-        }
+        Isa::Avx2 => return unsafe { avx2_blocks(body) },
         Isa::Portable => {}
     }
     body.run::<8>()
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma")]
+fn avx2_blocks(body: impl InBlocks) {
+    body.run::<8>()
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx2,fma")]
+fn avx512_blocks(body: impl InBlocks) {
+    body.run::<16>()
 }

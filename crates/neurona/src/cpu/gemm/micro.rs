@@ -3,7 +3,7 @@
 #[cfg(target_arch = "x86_64")]
 use super::vector::{Avx2, Avx512, Narrow};
 use super::vector::{Lanes, Vector};
-use crate::cpu::simd::{Isa, isa};
+use crate::cpu::simd::by_isa;
 
 /// One block of `C = A·B`: rows of `A` are broadcast, rows of `B` are vectors.
 ///
@@ -263,13 +263,7 @@ static AVX512: [Width; 3] = [
 
 /// The widths of tiles of the instruction set in use, rising.
 pub(crate) fn widths() -> &'static [Width] {
-    match isa() {
-        #[cfg(target_arch = "x86_64")]
-        Isa::Avx512 => &AVX512,
-        #[cfg(target_arch = "x86_64")]
-        Isa::Avx2 => &AVX2,
-        _ => &PORTABLE,
-    }
+    by_isa!(&AVX512, &AVX2, &PORTABLE)
 }
 
 macro_rules! dots {
@@ -278,11 +272,9 @@ macro_rules! dots {
 
 /// Dot-product kernels of the instruction set in use with their numbers of rows, rising from 1.
 pub(crate) fn dots() -> &'static [(usize, DotFn)] {
-    match isa() {
-        #[cfg(target_arch = "x86_64")]
-        Isa::Avx512 => dots!(dot_avx512, Avx512, [1, 2, 3, 4, 5, 6]),
-        #[cfg(target_arch = "x86_64")]
-        Isa::Avx2 => dots!(dot_avx2, Avx2, [1, 2, 3]),
-        _ => dots!(dot_portable, Lanes, [1, 2, 3]),
-    }
+    by_isa!(
+        dots!(dot_avx512, Avx512, [1, 2, 3, 4, 5, 6]),
+        dots!(dot_avx2, Avx2, [1, 2, 3]),
+        dots!(dot_portable, Lanes, [1, 2, 3])
+    )
 }

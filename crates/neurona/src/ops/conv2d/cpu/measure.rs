@@ -5,7 +5,7 @@
 use crate::cpu::gemm::vector::{Avx2, Avx512};
 use crate::cpu::gemm::vector::{Lanes, Vector};
 use crate::cpu::kernel::{Buf, Io};
-use crate::cpu::simd::{Isa, isa};
+use crate::cpu::simd::by_isa;
 use crate::ops::batch_norm::cpu::{record, settled};
 
 /// Columns at most that are measured together.
@@ -36,13 +36,7 @@ impl Measure {
     /// # Safety
     /// They must be readable.
     pub unsafe fn add(&mut self, at: *const f32, pixels: &[usize]) {
-        let add = match isa() {
-            #[cfg(target_arch = "x86_64")]
-            Isa::Avx512 => add_avx512,
-            #[cfg(target_arch = "x86_64")]
-            Isa::Avx2 => add_avx2,
-            _ => add_portable,
-        };
+        let add = by_isa!(add_avx512, add_avx2, add_portable);
         // SAFETY: the caller's promise; the instruction set is the one in use.
         unsafe { add(self, at, pixels) };
     }

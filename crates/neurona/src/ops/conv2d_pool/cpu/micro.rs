@@ -3,7 +3,7 @@
 #[cfg(target_arch = "x86_64")]
 use crate::cpu::gemm::vector::{Avx2, Avx512, Narrow};
 use crate::cpu::gemm::vector::{Lanes, Vector};
-use crate::cpu::simd::{Isa, isa};
+use crate::cpu::simd::by_isa;
 
 /// The four elements of as many windows as a register has lanes, for some filters: column `b` of row `a` of each window is
 /// a sum over channels, filter rows and filter columns of a filter value times the register at
@@ -240,20 +240,13 @@ compiled!(sums_avx512, gather_avx512, scatter_avx512, "avx512f,avx512bw,avx512vl
 
 /// How many windows stand side by side in [`Sums`].
 pub(super) fn lanes() -> usize {
-    match isa() {
-        #[cfg(target_arch = "x86_64")]
-        Isa::Avx512 => Avx512::LANES,
-        #[cfg(target_arch = "x86_64")]
-        Isa::Avx2 => Avx2::LANES,
-        _ => Lanes::LANES,
-    }
+    by_isa!(Avx512::LANES, Avx2::LANES, Lanes::LANES)
 }
 
 /// [`Sums`] by their number of filters, from 1 on: as many as there are registers for.
 pub(super) fn sums() -> &'static [SumsFn] {
-    match isa() {
-        #[cfg(target_arch = "x86_64")]
-        Isa::Avx512 => &[
+    by_isa!(
+        &[
             sums_avx512::<Avx512, 1>,
             sums_avx512::<Avx512, 2>,
             sums_avx512::<Avx512, 3>,
@@ -261,10 +254,9 @@ pub(super) fn sums() -> &'static [SumsFn] {
             sums_avx512::<Avx512, 5>,
             sums_avx512::<Avx512, 6>,
         ],
-        #[cfg(target_arch = "x86_64")]
-        Isa::Avx2 => &[sums_avx2::<Avx2, 1>, sums_avx2::<Avx2, 2>, sums_avx2::<Avx2, 3>],
-        _ => &[sums_portable::<Lanes, 1>, sums_portable::<Lanes, 2>, sums_portable::<Lanes, 3>],
-    }
+        &[sums_avx2::<Avx2, 1>, sums_avx2::<Avx2, 2>, sums_avx2::<Avx2, 3>],
+        &[sums_portable::<Lanes, 1>, sums_portable::<Lanes, 2>, sums_portable::<Lanes, 3>]
+    )
 }
 
 macro_rules! shapes {
@@ -276,31 +268,29 @@ macro_rules! shapes {
 /// Lanes of the registers of [`shapes`]. Of 8 even where there are 16: registers that lie across cache lines, as these do,
 /// cost twice, and fewer of those do.
 pub(super) fn run_lanes() -> usize {
-    if isa() == Isa::Portable { 4 } else { 8 }
+    by_isa!(8, 8, 4)
 }
 
 /// The shapes there are, larger ones first.
 pub(super) fn shapes() -> &'static [Shape] {
-    match isa() {
-        #[cfg(target_arch = "x86_64")]
-        Isa::Avx512 => shapes!(
+    by_isa!(
+        shapes!(
             gather_avx512,
             scatter_avx512,
             Narrow,
             [(5, 4), (3, 4), (2, 4), (1, 4), (5, 2), (3, 2), (2, 2), (1, 2), (5, 1), (3, 1), (2, 1), (1, 1)]
         ),
-        #[cfg(target_arch = "x86_64")]
-        Isa::Avx2 => shapes!(
+        shapes!(
             gather_avx2,
             scatter_avx2,
             Avx2,
             [(3, 4), (2, 4), (1, 4), (5, 2), (3, 2), (2, 2), (1, 2), (5, 1), (3, 1), (2, 1), (1, 1)]
         ),
-        _ => shapes!(
+        shapes!(
             gather_portable,
             scatter_portable,
             Lanes,
             [(3, 4), (2, 4), (1, 4), (5, 2), (3, 2), (2, 2), (1, 2), (5, 1), (3, 1), (2, 1), (1, 1)]
-        ),
-    }
+        )
+    )
 }

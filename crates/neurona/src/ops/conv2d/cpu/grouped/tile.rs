@@ -3,7 +3,7 @@
 #[cfg(target_arch = "x86_64")]
 use crate::cpu::gemm::vector::{Avx2, Avx512};
 use crate::cpu::gemm::vector::{Lanes, Vector};
-use crate::cpu::simd::{Isa, isa};
+use crate::cpu::simd::by_isa;
 
 /// Pixels of a tile at most: with [`BESIDE`] registers each, sums enough to hide the latency of their additions, and few
 /// enough for sixteen registers.
@@ -492,11 +492,5 @@ compiled!(AVX512, stretch_avx512, sums_avx512, lines_avx512, Avx512, "avx512f,av
 
 /// The loops of the instruction set in use.
 pub(super) fn loops() -> &'static Loops {
-    match isa() {
-        #[cfg(target_arch = "x86_64")]
-        Isa::Avx512 => &AVX512,
-        #[cfg(target_arch = "x86_64")]
-        Isa::Avx2 => &AVX2,
-        _ => &PORTABLE,
-    }
+    by_isa!(&AVX512, &AVX2, &PORTABLE)
 }

@@ -11,7 +11,7 @@
 #[cfg(target_arch = "x86_64")]
 use crate::cpu::gemm::vector::{Avx2, Avx512};
 use crate::cpu::gemm::vector::{Lanes, Vector};
-use crate::cpu::simd::{Isa, isa};
+use crate::cpu::simd::by_isa;
 use std::array::from_fn;
 use std::ops::Range;
 
@@ -406,11 +406,5 @@ compiled!(AVX512, Avx512, "avx512f,avx512bw,avx512vl,avx512dq,avx2,fma");
 
 /// The transforms of the instruction set in use.
 pub(super) fn transforms() -> &'static Transforms {
-    match isa() {
-        #[cfg(target_arch = "x86_64")]
-        Isa::Avx512 => &AVX512,
-        #[cfg(target_arch = "x86_64")]
-        Isa::Avx2 => &AVX2,
-        _ => &PORTABLE,
-    }
+    by_isa!(&AVX512, &AVX2, &PORTABLE)
 }

@@ -4,7 +4,7 @@ use super::{PART, SIDE, TAPS, elements, filter_points, first_elements, first_poi
 #[cfg(target_arch = "x86_64")]
 use crate::cpu::gemm::vector::{Avx2, Avx512};
 use crate::cpu::gemm::vector::{Lanes, Vector};
-use crate::cpu::simd::{Isa, isa};
+use crate::cpu::simd::by_isa;
 
 /// Lanes of the widest register there is.
 pub(super) const WIDEST: usize = 16;
@@ -306,11 +306,5 @@ compiled!(AVX512, Avx512, [1, 2, 3, 4, 5, 6], [1, 2, 3, 4, 5, 6, 7], "avx512f,av
 
 /// The loops of the instruction set in use.
 pub(super) fn loops() -> &'static Loops {
-    match isa() {
-        #[cfg(target_arch = "x86_64")]
-        Isa::Avx512 => &AVX512,
-        #[cfg(target_arch = "x86_64")]
-        Isa::Avx2 => &AVX2,
-        _ => &PORTABLE,
-    }
+    by_isa!(&AVX512, &AVX2, &PORTABLE)
 }
