@@ -9,7 +9,7 @@ use crate::cuda::kernel::Launches;
 use crate::cuda::{Gpu, GpuKernel};
 use crate::graph::ir::Operand;
 use crate::graph::node::Metas;
-use crate::tensor::{Meta, Tensor, here, with_storage_type};
+use crate::tensor::{Meta, Tensor, here, with_sized_type};
 use crate::{Error, Result};
 use std::marker::PhantomData;
 
@@ -54,7 +54,7 @@ impl Operation for Cat {
         let outer = shape[..self.dim].iter().product();
         let widths: Vec<usize> = inputs.iter().map(|x| x.meta.shape[self.dim..].iter().product()).collect();
         let width = widths.iter().sum();
-        Ok(with_storage_type!(inputs[0].meta.dtype, T => {
+        Ok(with_sized_type!(inputs[0].meta.dtype, T => {
             Box::new(Join::<T> { outer, widths, width, element: PhantomData })
         }))
     }

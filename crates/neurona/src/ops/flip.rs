@@ -6,7 +6,7 @@ use crate::cpu::kernel::Kernel;
 use crate::cuda::{Gpu, GpuKernel};
 use crate::graph::ir::Operand;
 use crate::graph::node::Metas;
-use crate::tensor::{Meta, Tensor, with_storage_type};
+use crate::tensor::{Meta, Tensor, with_sized_type};
 use crate::{Error, Result};
 use smallvec::SmallVec;
 
@@ -50,7 +50,7 @@ impl Operation for Flip {
     fn cpu(&self, inputs: &[Operand], _outputs: &[Operand]) -> Result<Box<dyn Kernel>> {
         let x = &inputs[0].meta;
         let (strides, offset) = self.view(x);
-        Ok(with_storage_type!(x.dtype, T => Box::new(Strided::<T>::new(&x.shape, &strides, offset))))
+        Ok(with_sized_type!(x.dtype, T => Box::new(Strided::<T>::new(&x.shape, &strides, offset))))
     }
     fn cuda(&self, inputs: &[Operand], _outputs: &[Operand], gpu: &Gpu) -> Result<GpuKernel> {
         let x = &inputs[0].meta;

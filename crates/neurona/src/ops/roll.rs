@@ -9,7 +9,7 @@ use crate::cpu::tasks::pieces;
 use crate::cuda::{Gpu, GpuKernel};
 use crate::graph::ir::Operand;
 use crate::graph::node::Metas;
-use crate::tensor::{DType, Meta, Number, Tensor, with_storage_type};
+use crate::tensor::{DType, Meta, Number, Tensor, with_sized_type};
 use std::marker::PhantomData;
 
 /// Operands: x and by how many places it moves (i64), an operand so that plans do not depend on it.
@@ -36,7 +36,7 @@ impl Operation for Roll {
         let outer = shape[..self.dim].iter().product();
         let (size, inner) = (shape[self.dim], shape[self.dim + 1..].iter().product());
         Ok(
-            with_storage_type!(inputs[0].meta.dtype, T => Box::new(Turn::<T> { outer, size, inner, element: PhantomData })),
+            with_sized_type!(inputs[0].meta.dtype, T => Box::new(Turn::<T> { outer, size, inner, element: PhantomData })),
         )
     }
     fn cuda(&self, inputs: &[Operand], _outputs: &[Operand], gpu: &Gpu) -> Result<GpuKernel> {

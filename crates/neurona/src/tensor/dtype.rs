@@ -180,3 +180,29 @@ macro_rules! with_storage_type {
     };
 }
 pub(crate) use with_storage_type;
+
+/// Runs code with `$T` bound to a type of `$dtype`'s size: for code that only moves elements, and then is compiled once for
+/// all types of a size.
+macro_rules! with_sized_type {
+    ($dtype:expr, $T:ident => $body:expr) => {
+        match $dtype {
+            $crate::tensor::DType::F64 | $crate::tensor::DType::I64 => {
+                type $T = u64;
+                $body
+            }
+            $crate::tensor::DType::F32 => {
+                type $T = u32;
+                $body
+            }
+            $crate::tensor::DType::F16 | $crate::tensor::DType::BF16 => {
+                type $T = u16;
+                $body
+            }
+            $crate::tensor::DType::U8 | $crate::tensor::DType::Bool => {
+                type $T = u8;
+                $body
+            }
+        }
+    };
+}
+pub(crate) use with_sized_type;

@@ -9,8 +9,8 @@ pub mod random;
 mod shape;
 
 pub use device::{Device, GpuInfo};
-pub(crate) use dtype::with_storage_type;
 pub use dtype::{DType, Element, Number};
+pub(crate) use dtype::{with_sized_type, with_storage_type};
 pub use random::manual_seed;
 pub use shape::{Meta, Shape};
 

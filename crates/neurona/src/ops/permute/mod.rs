@@ -7,7 +7,7 @@ use crate::cpu::kernel::Kernel;
 use crate::cuda::{Gpu, GpuKernel};
 use crate::graph::ir::Operand;
 use crate::graph::node::Metas;
-use crate::tensor::{Meta, Tensor, with_storage_type};
+use crate::tensor::{Meta, Tensor, with_sized_type};
 use crate::{Error, Result};
 use smallvec::SmallVec;
 
@@ -53,7 +53,7 @@ impl Operation for Permute {
     fn cpu(&self, inputs: &[Operand], _outputs: &[Operand]) -> Result<Box<dyn Kernel>> {
         // Not by its layout: images of one pixel or channel come as they are, since both layouts are the same order.
         let x = &inputs[0].meta;
-        Ok(with_storage_type!(x.dtype, T => Box::new(cpu::Strided::<T>::permute(&x.shape, &self.order))))
+        Ok(with_sized_type!(x.dtype, T => Box::new(cpu::Strided::<T>::permute(&x.shape, &self.order))))
     }
     fn cuda(&self, inputs: &[Operand], _outputs: &[Operand], gpu: &Gpu) -> Result<GpuKernel> {
         let x = &inputs[0].meta;
@@ -63,7 +63,7 @@ impl Operation for Permute {
 
 /// A copy of an operand with its dimensions, as they lie in memory, in another order.
 pub(super) fn copy(x: &Operand, order: &[usize]) -> Box<dyn Kernel> {
-    with_storage_type!(x.meta.dtype, T => Box::new(cpu::Strided::<T>::permute(&x.physical(), order)))
+    with_sized_type!(x.meta.dtype, T => Box::new(cpu::Strided::<T>::permute(&x.physical(), order)))
 }
 
 impl Tensor {

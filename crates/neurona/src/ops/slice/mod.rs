@@ -10,7 +10,7 @@ use crate::cpu::kernel::Kernel;
 use crate::cuda::{Gpu, GpuKernel};
 use crate::graph::ir::Operand;
 use crate::graph::node::Metas;
-use crate::tensor::{DType, Meta, Number, Shape, Tensor, with_storage_type};
+use crate::tensor::{DType, Meta, Number, Shape, Tensor, with_sized_type, with_storage_type};
 use crate::{Error, Result};
 
 /// Every `step`-th place along a dimension, `length` of them. Operands: x and the first place (i64), which is an
@@ -56,7 +56,7 @@ impl Operation for Slice {
     fn cpu(&self, inputs: &[Operand], _outputs: &[Operand]) -> Result<Box<dyn Kernel>> {
         let x = &inputs[0].meta;
         let part = cpu::Part::new(&x.shape, self.dim, self.length, self.step);
-        Ok(with_storage_type!(x.dtype, T => Box::new(cpu::Take::<T>::new(part))))
+        Ok(with_sized_type!(x.dtype, T => Box::new(cpu::Take::<T>::new(part))))
     }
     fn cuda(&self, inputs: &[Operand], outputs: &[Operand], gpu: &Gpu) -> Result<GpuKernel> {
         let (x, y) = (&inputs[0].meta, &outputs[0].meta);
