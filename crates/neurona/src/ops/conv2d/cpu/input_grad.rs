@@ -9,7 +9,7 @@ use crate::cpu::gemm::micro::{Start, Tile, widths};
 use crate::cpu::gemm::panel::{Panel, Transposed, filled_panels, width_of};
 use crate::cpu::gemm::{Activation, DEPTH, MatLayout, MatMul, task_count};
 use crate::cpu::kernel::{Buf, Io, Kernel, Prepared, share};
-use crate::cpu::stream::prefetch;
+use crate::cpu::stream::{FAR, prefetch};
 use std::ops::Range;
 
 /// Gradient of a convolution for its input, `f32`: inputs `dy` `[n, oh, ow, k]` and `weight`
@@ -120,7 +120,7 @@ impl InputGrad {
             pieces: if alone { 1 } else { pieces.min(g.group_k()).max(1) },
             alone,
             spread: copies.then(|| spread(g.k)),
-            far: g.points() && panel_blocks == 1 && g.far(),
+            far: g.points() && panel_blocks == 1 && g.n * g.oh() * g.ow() * g.k * size_of::<f32>() > FAR,
         };
         // Patches that would fall on padding are left out, unless they are too few to be worth lists for each filter column.
         let inside: usize = (0..g.s).map(|s| g.reached(1, s).len()).sum();
