@@ -4,6 +4,7 @@
 use super::vector::{Avx2, Avx512, Narrow};
 use super::vector::{Lanes, Vector};
 use crate::cpu::simd::by_isa;
+use crate::cpu::stream::near;
 
 /// One block of `C = A·B`: rows of `A` are broadcast, rows of `B` are vectors.
 ///
@@ -28,6 +29,8 @@ pub(crate) struct Tile {
     pub columns: usize,
     pub start: Start,
     pub relu: bool,
+    /// Whether the result lies in memory, in no cache.
+    pub far: bool,
 }
 
 /// What a sum starts from.
@@ -83,6 +86,12 @@ unsafe fn tile<V: Vector, const M: usize, const N: usize, const PART: bool>(t: &
         };
         let rows: [*const f32; M] = std::array::from_fn(|i| t.a.add(*t.a_rows.add(i)));
         let mut sum = [[V::splat(0.0); N]; M];
+        // Lines come from memory even to be overwritten: asked for now, they are there when the sums are.
+        if t.far {
+            for i in 0..M {
+                near(t.c.add(*t.c_rows.add(i)), N * V::LANES);
+            }
+        }
         match t.start {
             Start::Zero => {}
             Start::Bias(bias) => {

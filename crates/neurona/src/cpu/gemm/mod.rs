@@ -24,7 +24,8 @@ use crate::cpu::simd::vectorized;
 use crate::cpu::tasks::pieces;
 use micro::{Dot, Start, Tile, dots};
 use num_traits::Float;
-use packing::{Packing, crowded};
+use packing::Packing;
+pub(crate) use packing::crowded;
 use panel::{Panel, panels};
 use std::ops::Range;
 
@@ -320,6 +321,7 @@ impl MatMul {
             columns: 0,
             start,
             relu: steps.end == self.k && self.activation == Activation::Relu,
+            far: false,
         };
         // SAFETY: offsets stay inside the operands by their layouts; this task alone writes these rows and columns of
         // the result.

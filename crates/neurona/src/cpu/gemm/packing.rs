@@ -157,7 +157,7 @@ impl Packing {
 }
 
 /// Whether so many rows, so many floats apart, push each other out of the L1 cache.
-pub(super) fn crowded(rows: usize, row: usize) -> bool {
+pub(crate) fn crowded(rows: usize, row: usize) -> bool {
     let mut lines = [0; SETS];
     (0..rows).for_each(|i| lines[i * row / LINE % SETS] += 1);
     lines.iter().any(|&lines| lines > WAYS)

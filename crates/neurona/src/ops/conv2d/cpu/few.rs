@@ -209,6 +209,7 @@ impl Few {
                     columns: 0,
                     start: if block == 0 { Start::Zero } else { Start::Sum },
                     relu: false,
+                    far: false,
                 };
                 let count = filters.len();
                 // SAFETY: nobody writes weights or windows during this phase; scratch belongs to this thread.
@@ -293,6 +294,7 @@ impl Few {
                     columns: 0,
                     start: if filters.start == 0 { Start::Zero } else { Start::Sum },
                     relu: false,
+                    far: false,
                 };
                 // SAFETY: no task writes an input; scratch belongs to this thread.
                 unsafe { panel.rows(tile, &self.a_rows, &self.c_rows) };
@@ -365,6 +367,7 @@ impl Few {
                     columns: 0,
                     start: Start::Zero,
                     relu: false,
+                    far: false,
                 };
                 // SAFETY: nobody writes gradients or windows during this phase; scratch belongs to this thread.
                 unsafe { panel.rows(tile, &self.a_rows[..rows], &self.c_rows[..rows]) };

@@ -5,8 +5,8 @@ use super::grouped::{Grouped, Pass};
 use super::measure::{Measure, WIDEST};
 use super::meetings::{self, Meeting};
 use super::winograd::{self, Winograd};
-use super::{CACHE, Cut, Geometry, PIXELS, pad};
-use crate::cpu::gemm::micro::{Start, Tile};
+use super::{CACHE, Cut, Geometry, PIXELS, Source, WORTH};
+use crate::cpu::gemm::micro::{Start, Tile, widths};
 use crate::cpu::gemm::panel::{Panel, Transposed, filled_panels, width_of};
 use crate::cpu::gemm::{Activation, task_count};
 use crate::cpu::kernel::{Buf, Io, Kernel, Prepared, share};
@@ -32,6 +32,9 @@ pub struct Forward {
     activation: Activation,
     statistics: bool,
     cut: Cut,
+    source: Source,
+    /// Whether memory is asked for what comes next.
+    far: bool,
     /// Panels of one group's output channels.
     panels: Vec<Panel>,
     /// Columns of these panels with the zeros that fill the last.
@@ -84,7 +87,9 @@ impl Forward {
     fn cut(g: Geometry, bias: bool, scaled: bool, activation: Activation, cut: Cut, tasks: usize, skips: bool) -> Self {
         let panels = filled_panels(g.group_k());
         let total_panels = panels.len() * g.groups;
-        let panel_blocks = tasks.div_ceil(cut.parts().max(1)).clamp(1, total_panels.max(1));
+        let source = Source::broadcast(g, cut.parts(), total_panels);
+        let most = if source.gathered() { total_panels / WORTH } else { total_panels };
+        let panel_blocks = tasks.div_ceil(cut.parts().max(1)).clamp(1, most.max(1));
         let floats = g.taps() * g.group_c() * g.k;
         let pieces = (floats / 16_384).clamp(1, 64).div_ceil(total_panels.max(1));
         // Filters with a scale are those of inference, where packed ones are good for many runs. A band's are packed once
@@ -94,9 +99,9 @@ impl Forward {
         let alone = tasks > 1 && !scaled && cut.parts() == 1 && panel_blocks == total_panels && panel <= CACHE;
 
         let meetings: Vec<_> = if skips {
-            (0..cut.blocks).map(|block| meetings::skipping(&g, &cut, block, &panels)).collect()
+            (0..cut.blocks).map(|block| meetings::skipping(&source, &cut, block, &panels)).collect()
         } else {
-            vec![vec![Meeting::all(&g, &cut, &panels)]]
+            vec![vec![Meeting::all(&source, &cut, &panels)]]
         };
         let steps = meetings.iter().flatten().map(Meeting::steps).max().unwrap_or(1);
         Forward {
@@ -108,6 +113,8 @@ impl Forward {
             activation,
             statistics: false,
             cut,
+            source,
+            far: g.far(),
             packed_k: width_of(&panels),
             panels,
             panel_blocks,
@@ -130,14 +137,11 @@ impl Forward {
 
     /// Where packed weights lie, and where those of a panel start.
     fn packed(&self, group: usize, panel: &Panel, io: &Io<'_>) -> (Buf, usize) {
-        if self.alone { (io.scratch, self.copied()) } else { (io.workspace, self.packed_at(group, panel)) }
-    }
-
-    /// Floats of the padded rows of a part.
-    fn copied(&self) -> usize {
-        let g = &self.g;
-        let rows = g.rows_under(self.cut.block_rows());
-        if g.padded() { self.cut.images() * rows * g.padded_w() * g.c } else { 0 }
+        if self.alone {
+            (io.scratch, self.source.floats(&self.cut))
+        } else {
+            (io.workspace, self.packed_at(group, panel))
+        }
     }
 
     fn pack(&self, task: usize, io: &Io<'_>) {
@@ -202,17 +206,17 @@ impl Forward {
     ) {
         let g = &self.g;
         let pixels = images.len() * rows.len() * g.ow();
-        let x: *const f32 = if g.padded() {
-            self.copy(images.clone(), rows.clone(), io)
-        } else {
-            let first = images.start * g.h + rows.start * g.stride[0];
-            io.inputs[0].ptr::<f32>().wrapping_add(first * g.w * g.c)
-        };
+        let x = self.source.rows(&self.cut, images.clone(), rows.clone(), 0..g.c, io);
         if self.alone {
             self.pack(chosen.start, io);
         }
 
         let meetings = &self.meetings[part % self.meetings.len()];
+        // The pixels of the next part, some with each tile. Padded rows come fast enough as they are copied.
+        let fetches = self.far && g.points() && self.panel_blocks == 1;
+        let tallest = widths()[widths().len() - 1].rows();
+        let (tiles, mut done) = (self.steps * chosen.len() * pixels.div_ceil(tallest), 0);
+        let next = (images.start * g.oh() + rows.start) * g.ow() + pixels;
         for step in 0..self.steps {
             let last = step + 1 == self.steps;
             for index in chosen.clone() {
@@ -244,17 +248,24 @@ impl Forward {
                         columns: 0,
                         start,
                         relu: last && self.activation == Activation::Relu,
+                        far: self.far && step == 0,
                     };
                     let count = (meeting.image * images.len()).min(pixels);
                     let (a_rows, c_rows) = (&meeting.a_rows[..count], &meeting.c_rows[..count]);
                     let from = tile.c.cast_const();
-                    // SAFETY: windows stay inside the (padded) images; the caller's promise. The rows of a tile that are
+                    // SAFETY: windows stay inside what is read; the caller's promise. The rows of a tile that are
                     // measured have just been written by this task.
                     unsafe {
-                        match &mut measure {
-                            Some(measure) => panel.rows_then(tile, a_rows, c_rows, |rows| measure.add(from, rows)),
-                            None => panel.rows(tile, a_rows, c_rows),
-                        }
+                        panel.rows_then(tile, a_rows, c_rows, |rows| {
+                            if let Some(measure) = &mut measure {
+                                measure.add(from, rows);
+                            }
+                            if fetches && done < tiles {
+                                let some = share(pixels, tiles, done);
+                                self.source.prefetch(next + some.start..next + some.end, io);
+                                done += 1;
+                            }
+                        });
                     }
                 }
                 if let Some(measure) = measure {
@@ -280,22 +291,6 @@ impl Forward {
             }
             measure.put(io, part, g.k, column);
         }
-    }
-
-    /// The padded rows that a part reads, in scratch.
-    fn copy(&self, images: Range<usize>, rows: Range<usize>, io: &Io<'_>) -> *const f32 {
-        let g = &self.g;
-        let size = g.rows_under(self.cut.block_rows()) * g.padded_w() * g.c;
-        let first = rows.start * g.stride[0];
-        // SAFETY: no task writes an input.
-        let x = unsafe { io.inputs[0].slice::<f32>() };
-        for (i, image) in images.enumerate() {
-            // SAFETY: scratch belongs to this thread.
-            let out = unsafe { io.scratch.slice_mut(i * size..(i + 1) * size) };
-            let x = &x[image * g.h * g.w * g.c..];
-            pad(out, x, g, first..first + g.rows_under(rows.len()), 0..g.c, g.c);
-        }
-        io.scratch.ptr()
     }
 }
 
@@ -325,7 +320,8 @@ impl Band {
         let cut = Cut { n: 1, rows, groups: 1, blocks: 1 };
         let forward = Forward::cut(g, bias, scaled, activation, cut, 1, false);
         let usual = forward.grouped.is_none() && forward.winograd.is_none();
-        (usual && forward.workspace() <= WEIGHTS).then_some(Band(forward))
+        // Bands are gathered in a cache.
+        (usual && forward.workspace() <= WEIGHTS).then_some(Band(Forward { far: false, ..forward }))
     }
 
     /// Tasks that pack the weights.
@@ -408,7 +404,7 @@ impl Kernel for Forward {
         }
         let widest = self.panels.iter().map(|p| p.width.columns).max().unwrap_or(0);
         let panel = if self.alone { self.depth() * widest } else { 0 };
-        (self.copied() + panel) * size_of::<f32>()
+        (self.source.floats(&self.cut) + panel) * size_of::<f32>()
     }
 
     fn prepared(&self) -> Option<Prepared> {

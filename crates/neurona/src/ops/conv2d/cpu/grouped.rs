@@ -248,7 +248,11 @@ impl Grouped {
         let (step, out_step) = if back { (pixel, g.stride[1] * out_pixel) } else { (g.stride[1] * pixel, out_pixel) };
         let bias: *const f32 =
             if bias { io.inputs[2].ptr::<f32>().wrapping_add(groups.start * to) } else { std::ptr::null() };
+        // Lines that the next row is the first to read come while this one is computed, where no cache has them yet.
+        let line = g.w * g.c;
+        let ahead = if !back && g.far() { g.stride[0] } else { 0 };
         for (image, row) in images.flat_map(|image| rows.clone().map(move |row| (image, row))) {
+            let below = (row * g.stride[0] + g.rows_under(1)).saturating_sub(g.padding[0]);
             for columns in &self.columns {
                 let at = image * result + (row * width + columns.first) * out_pixel + groups.start * to;
                 let stretch = Stretch {
@@ -265,6 +269,11 @@ impl Grouped {
                     relu: activation == Activation::Relu,
                     out: io.outputs[0].ptr::<f32>().wrapping_add(at),
                     out_step,
+                    ahead,
+                    next: io.inputs[0]
+                        .ptr::<f32>()
+                        .wrapping_add(image * source + below * line + columns.first * g.stride[1] * g.c),
+                    line,
                 };
                 // SAFETY: no task writes an input, nor the workspace in this phase; `reach` has found that the filter
                 // values meet pixels inside the image; these channels of these rows belong to this task.

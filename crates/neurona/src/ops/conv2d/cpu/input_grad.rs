@@ -4,11 +4,12 @@
 
 use super::grouped::{Grouped, Pass};
 use super::winograd::{self, Winograd};
-use super::{CACHE, Cut, Geometry};
+use super::{CACHE, Cut, Geometry, WORTH, crowded, spread, worth_copies};
 use crate::cpu::gemm::micro::{Start, Tile, widths};
 use crate::cpu::gemm::panel::{Panel, Transposed, filled_panels, width_of};
 use crate::cpu::gemm::{Activation, DEPTH, MatLayout, MatMul, task_count};
 use crate::cpu::kernel::{Buf, Io, Kernel, Prepared, share};
+use crate::cpu::stream::{FAR, prefetch};
 use std::ops::Range;
 
 /// Gradient of a convolution for its input, `f32`: inputs `dy` `[n, oh, ow, k]` and `weight`
@@ -44,6 +45,10 @@ pub struct InputGrad {
     pieces: usize,
     /// Whether the only task that needs a panel packs it itself, in its cache: packed weights then never go to memory.
     alone: bool,
+    /// Floats from pixel to pixel where a task copies gradients, because those of a tile would be crowded in the L1 cache.
+    spread: Option<usize>,
+    /// Whether a part asks for the gradients of the next, which are in no cache yet.
+    far: bool,
 }
 
 /// Output pixels and where their patches go, for as many images as a part may have. Patches of
@@ -73,7 +78,9 @@ impl InputGrad {
         let tasks = task_count(g.flops() as usize);
         let cut = Cut::new(g.n, g.h, g.w, tasks, PIXELS);
         let units = if whole_rows { 1 } else { panels.len() * g.groups };
-        let panel_blocks = tasks.div_ceil(cut.parts().max(1)).clamp(1, units.max(1));
+        let copies = g.points() && crowded(g.k) && worth_copies(cut.parts(), units);
+        let most = if copies { units / WORTH } else { units };
+        let panel_blocks = tasks.div_ceil(cut.parts().max(1)).clamp(1, most.max(1));
         let pixel = if g.padding[1] == 0 {
             g.c
         } else {
@@ -112,6 +119,8 @@ impl InputGrad {
             order: (0..g.s * c).map(|i| i % c * g.taps() + i / c).collect(),
             pieces: if alone { 1 } else { pieces.min(g.group_k()).max(1) },
             alone,
+            spread: copies.then(|| spread(g.k)),
+            far: g.points() && panel_blocks == 1 && g.n * g.oh() * g.ow() * g.k * size_of::<f32>() > FAR,
         };
         // Patches that would fall on padding are left out, unless they are too few to be worth lists for each filter column.
         let inside: usize = (0..g.s).map(|s| g.reached(1, s).len()).sum();
@@ -133,6 +142,11 @@ impl InputGrad {
         self.g.padding[1] == 0
     }
 
+    /// Whether no two patches meet anywhere, and sums begin with their only patch.
+    fn apart(&self) -> bool {
+        self.g.taps() == 1 && self.direct()
+    }
+
     /// The filter rows that reach an input row, and the output row that the last comes from.
     fn reach(&self, h: usize) -> (Vec<usize>, usize) {
         let g = &self.g;
@@ -145,10 +159,18 @@ impl InputGrad {
         (rows, last)
     }
 
+    /// The rows of the output that filters of one value bring to these rows of the input.
+    fn outputs(&self, rows: Range<usize>) -> Range<usize> {
+        let output = |row: usize| row.div_ceil(self.g.stride[0]).min(self.g.oh());
+        output(rows.start)..output(rows.end)
+    }
+
     /// The meetings of a block of rows with these columns of the output.
     fn meet(&self, block: usize, reached: Range<usize>) -> Vec<Meeting> {
         let g = &self.g;
         let rows = self.cut.part(block).1;
+        // Copied gradients are those of the block alone.
+        let (pixel, outputs) = self.spread.map_or((g.k, 0..g.oh()), |pixel| (pixel, self.outputs(rows.clone())));
         // Patches of neighbouring columns overlap when they are whole filter rows.
         let classes = if self.whole_rows { g.s.div_ceil(g.stride[1]) } else { 1 };
         let reaches: Vec<_> = rows.clone().map(|h| self.reach(h)).collect();
@@ -162,7 +184,7 @@ impl InputGrad {
             if reach.is_empty() {
                 continue;
             }
-            let from = last * g.ow() * g.k;
+            let from = (last - outputs.start) * g.ow() * pixel;
             if together(reach.len()) {
                 pairs.push((reach[0], reach.len(), y, from));
             } else {
@@ -181,10 +203,10 @@ impl InputGrad {
                     .flat_map(|(image, y, from)| columns().map(move |ow| (image, y, from, ow)));
                 let (a_rows, c_rows): (Vec<_>, Vec<_>) = entries
                     .map(|(image, y, from, ow)| {
-                        let pixel = y * g.padded_w() + ow * g.stride[1];
+                        let to = y * g.padded_w() + ow * g.stride[1];
                         (
-                            image * g.oh() * g.ow() * g.k + from + ow * g.k,
-                            image * self.image(self.cut.block_rows()) + pixel * self.pixel,
+                            (image * outputs.len() * g.ow() + ow) * pixel + from,
+                            image * self.image(self.cut.block_rows()) + to * self.pixel,
                         )
                     })
                     .unzip();
@@ -216,6 +238,11 @@ impl InputGrad {
     /// Floats of the place where a task gathers sums, if that is not the result.
     fn gathered(&self) -> usize {
         if self.direct() { 0 } else { self.cut.images() * self.image(self.cut.block_rows()) }
+    }
+
+    /// Floats of the panel that a task packs for itself.
+    fn panel(&self) -> usize {
+        if self.alone { self.packed_at(1, 0) } else { 0 }
     }
 
     /// Packs some filters: `[group][run][panel][k][columns]`.
@@ -279,11 +306,21 @@ impl InputGrad {
             (group * g.group_c() + first.start, count)
         };
         let out = self.clear(images.clone(), rows.clone(), channel..channel + channels, io);
-        let dy = io.inputs[0].ptr::<f32>().wrapping_add(images.start * g.oh() * g.ow() * g.k);
+        let dy = match self.spread {
+            Some(pixel) => self.copy(images.clone(), rows.clone(), pixel, io),
+            None => io.inputs[0].ptr::<f32>().wrapping_add(images.start * g.oh() * g.ow() * g.k),
+        };
         if self.alone {
             self.pack(chosen.start, io);
         }
         let depth_blocks = g.group_k().div_ceil(DEPTH).max(1);
+        // The next part's gradients come while this one's are multiplied, some with each tile.
+        let outputs = self.outputs(rows.clone());
+        let own = images.len() * outputs.len() * g.ow();
+        let tallest = widths()[widths().len() - 1].rows();
+        let (tiles, mut done) = (depth_blocks * chosen.len() * own.div_ceil(tallest), 0);
+        let next = ((images.start * g.oh() + outputs.start) * g.ow() + own) * g.k;
+        let next = io.inputs[0].ptr::<f32>().wrapping_add(next);
         for depth in 0..depth_blocks {
             let steps = share(g.group_k(), depth_blocks, depth);
             for s in 0..if self.whole_rows { 1 } else { g.s } {
@@ -310,14 +347,21 @@ impl InputGrad {
                             c: out.wrapping_add(s * g.dilation[1] * self.pixel + column),
                             c_rows: std::ptr::null(),
                             columns: 0,
-                            start: Start::Sum,
+                            start: if depth == 0 && self.apart() { Start::Zero } else { Start::Sum },
                             relu: false,
+                            far: false,
                         };
                         let count = meeting.image * images.len();
                         // SAFETY: patches of one meeting do not overlap, and lie inside the rows
                         // (with padding at the sides) that this task owns.
                         unsafe {
-                            panel.rows(tile, &meeting.a_rows[..count], &meeting.c_rows[..count]);
+                            panel.rows_then(tile, &meeting.a_rows[..count], &meeting.c_rows[..count], |_| {
+                                if self.far && done < tiles {
+                                    let some = share(own * g.k, tiles, done);
+                                    prefetch(next.wrapping_add(some.start), some.len());
+                                    done += 1;
+                                }
+                            });
                         }
                     }
                 }
@@ -328,7 +372,26 @@ impl InputGrad {
         }
     }
 
-    /// Zeros the place where sums are gathered, and says where it starts.
+    /// The gradients that filters of one value bring to these rows, in scratch.
+    fn copy(&self, images: Range<usize>, rows: Range<usize>, pixel: usize, io: &Io<'_>) -> *const f32 {
+        let g = &self.g;
+        let outputs = self.outputs(rows);
+        let pixels = images.flat_map(|image| {
+            let first = image * g.oh();
+            (first + outputs.start) * g.ow()..(first + outputs.end) * g.ow()
+        });
+        let at = self.gathered() + self.panel();
+        // SAFETY: no task writes an input.
+        let dy = unsafe { io.inputs[0].slice::<f32>() };
+        for (i, from) in pixels.enumerate() {
+            // SAFETY: scratch belongs to this thread.
+            let to = unsafe { io.scratch.slice_mut(at + i * pixel..at + i * pixel + g.k) };
+            to.copy_from_slice(&dy[from * g.k..(from + 1) * g.k]);
+        }
+        io.scratch.ptr::<f32>().wrapping_add(at)
+    }
+
+    /// Zeros the place where sums are gathered, as far as they do not begin there, and says where it starts.
     fn clear(&self, images: Range<usize>, rows: Range<usize>, channels: Range<usize>, io: &Io<'_>) -> *mut f32 {
         let g = &self.g;
         if !self.direct() {
@@ -337,9 +400,13 @@ impl InputGrad {
             unsafe { io.scratch.slice_mut::<f32>(0..floats) }.fill(0.0);
             return io.scratch.ptr();
         }
-        for image in images.clone() {
-            for pixel in (image * g.h + rows.start) * g.w..(image * g.h + rows.end) * g.w {
-                let at = pixel * g.c;
+        let begins = |axis: usize, at: usize| {
+            let (at, stride) = (at + g.padding[axis], g.stride[axis]);
+            self.apart() && at.is_multiple_of(stride) && at / stride < [g.oh(), g.ow()][axis]
+        };
+        for (image, h) in images.clone().flat_map(|image| rows.clone().map(move |h| (image, h))) {
+            for w in (0..g.w).filter(|&w| !begins(0, h) || !begins(1, w)) {
+                let at = ((image * g.h + h) * g.w + w) * g.c;
                 // SAFETY: these channels of these rows belong to this task.
                 unsafe { io.outputs[0].slice_mut::<f32>(at + channels.start..at + channels.end) }.fill(0.0);
             }
@@ -434,8 +501,9 @@ impl Kernel for InputGrad {
         if let Some(product) = &self.product {
             return product.scratch();
         }
-        let panel = if self.alone { self.packed_at(1, 0) } else { 0 };
-        (self.gathered() + panel) * size_of::<f32>()
+        let lines = self.cut.images() * self.cut.block_rows().div_ceil(self.g.stride[0]);
+        let copied = self.spread.map_or(0, |pixel| lines * self.g.ow() * pixel);
+        (self.gathered() + self.panel() + copied) * size_of::<f32>()
     }
 
     fn prepared(&self) -> Option<Prepared> {

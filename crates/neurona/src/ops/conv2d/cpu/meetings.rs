@@ -2,7 +2,7 @@
 //! out where enough pixels share the values that are left: those of a column near the left and right edges, those of a
 //! row near the others.
 
-use super::{Cut, Geometry};
+use super::{Cut, Geometry, Source};
 use crate::cpu::gemm::DEPTH;
 use crate::cpu::gemm::micro::widths;
 use crate::cpu::gemm::panel::Panel;
@@ -32,21 +32,22 @@ pub(super) struct Meeting {
 
 impl Meeting {
     /// All pixels and all filter values.
-    pub fn all(g: &Geometry, cut: &Cut, panels: &[Panel]) -> Self {
-        Meeting::new(g, cut, [0..cut.block_rows(), 0..g.ow()], [0..g.r, 0..g.s], panels)
+    pub fn all(source: &Source, cut: &Cut, panels: &[Panel]) -> Self {
+        let g = &source.g;
+        Meeting::new(source, cut, [0..cut.block_rows(), 0..g.ow()], [0..g.r, 0..g.s], panels)
     }
 
     /// Some of a part's pixels, and of the filters' values.
-    fn new(g: &Geometry, cut: &Cut, pixels: Area, taps: Area, panels: &[Panel]) -> Self {
-        let line = g.padded_w() * g.c;
-        let image = if g.padded() { g.rows_under(cut.block_rows()) * line } else { g.h * line };
+    fn new(source: &Source, cut: &Cut, pixels: Area, taps: Area, panels: &[Panel]) -> Self {
+        let Source { g, pixel, .. } = *source;
+        let (line, image) = (source.line(), source.image(cut.block_rows()));
         let [rows, columns] = &pixels;
         let places = (0..cut.images())
             .flat_map(|i| rows.clone().map(move |row| (i, row)))
             .flat_map(|(i, row)| columns.clone().map(move |column| (i, row, column)));
         let (a_rows, c_rows) = places
             .map(|(i, row, column)| {
-                let window = i * image + row * g.stride[0] * line + column * g.stride[1] * g.c;
+                let window = i * image + row * g.stride[0] * line + column * g.stride[1] * pixel;
                 (window, ((i * cut.block_rows() + row) * g.ow() + column) * g.k)
             })
             .unzip();
@@ -56,7 +57,7 @@ impl Meeting {
         let whole_rows = g.groups == 1 && g.dilation[1] == 1 && g.s * g.c <= DEPTH;
         let (runs, length) = if whole_rows { (s.start..s.start + 1, s.len() * g.c) } else { (s, g.group_c()) };
         let runs = r.flat_map(|r| runs.clone().map(move |s| (r, s)));
-        let segments = runs.clone().map(|(r, s)| r * g.dilation[0] * line + s * g.dilation[1] * g.c).collect();
+        let segments = runs.clone().map(|(r, s)| r * g.dilation[0] * line + s * g.dilation[1] * pixel).collect();
         let in_panel = |p: &Panel| runs.clone().map(|(r, s)| (r * g.s + s) * g.group_c() * p.width.columns).collect();
         let b_segments = panels.iter().map(in_panel).collect();
         Meeting { a_rows, c_rows, image: rows.len() * columns.len(), segments, length, b_segments }
@@ -70,9 +71,9 @@ impl Meeting {
 }
 
 /// The pixels of a block of rows without the products with padding.
-pub(super) fn skipping(g: &Geometry, cut: &Cut, block: usize, panels: &[Panel]) -> Vec<Meeting> {
-    let meeting = |(pixels, taps)| Meeting::new(g, cut, pixels, taps, panels);
-    classes(g, cut, block).into_iter().map(meeting).collect()
+pub(super) fn skipping(source: &Source, cut: &Cut, block: usize, panels: &[Panel]) -> Vec<Meeting> {
+    let meeting = |(pixels, taps)| Meeting::new(source, cut, pixels, taps, panels);
+    classes(&source.g, cut, block).into_iter().map(meeting).collect()
 }
 
 /// Pixels of a block that lie over the same filter values, and these.

@@ -164,6 +164,26 @@ fn points() {
     check(square(2, 3, 8, 0, 1));
 }
 
+/// Pixels that lie a power of two apart, and that many: tasks copy them, or the gradients, to where they are not crowded.
+#[test]
+fn crowded_points() {
+    let g = Geometry { stride: [2, 2], ..square(5, 512, 9, 1024, 1) };
+    check(g);
+    check_statistics(g, false);
+    check(Geometry { stride: [3, 2], w: 12, groups: 2, ..square(5, 512, 10, 1024, 1) });
+    check(square(6, 1024, 5, 768, 1));
+    check(Geometry { padding: [1, 0], ..square(5, 1024, 6, 512, 1) });
+}
+
+/// Images that no cache holds: what comes next is asked for, beyond the last one too.
+#[test]
+fn far_images() {
+    check(square(2, 64, 224, 3, 1));
+    check(Geometry { stride: [1, 2], ..square(1, 64, 340, 5, 1) });
+    check(Geometry { padding: [1, 1], stride: [2, 2], groups: 20, ..square(2, 20, 400, 20, 3) });
+    check(Geometry { padding: [3, 3], groups: 16, ..square(1, 16, 500, 16, 3) });
+}
+
 #[test]
 fn empty() {
     check(square(0, 3, 8, 6, 3));

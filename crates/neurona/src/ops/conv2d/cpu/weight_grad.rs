@@ -4,7 +4,7 @@
 
 use super::grouped::{Grouped, Pass};
 use super::winograd;
-use super::{Cut, Geometry, pad};
+use super::{Cut, Geometry, Source};
 use crate::cpu::gemm::micro::{Start, Tile};
 use crate::cpu::gemm::panel::{Panel, packed_width, panels};
 use crate::cpu::gemm::{Activation, MatLayout, MatMul, task_count};
@@ -41,8 +41,9 @@ pub struct WeightGrad {
     panels: Vec<Panel>,
     /// Blocks of one group's broadcast values and of its panels: one task each, group and part.
     blocks: (usize, usize),
-    /// Floats from pixel to pixel of a (padded) image.
-    pixel: usize,
+    source: Source,
+    /// Whether a copy of the input holds some channels only.
+    sliced: bool,
     /// For each block of broadcast values, where they lie and where their sums go.
     rows: Vec<(Vec<usize>, Vec<usize>)>,
     /// For each block of rows and each filter row, or for all of them: the rows of the output that meet the image.
@@ -120,7 +121,8 @@ impl WeightGrad {
             way,
             panels,
             blocks: (row_blocks, panel_blocks),
-            pixel: g.c,
+            source: Source::new(g),
+            sliced: false,
             rows: Vec::new(),
             lines: Vec::new(),
             filters: if way == Way::Windows { STREAMS } else { 1 },
@@ -130,11 +132,12 @@ impl WeightGrad {
         if cut.parts() == 1 && way != Way::Windows {
             grad.alone = (0..panel_blocks).map(|block| grad.channels(0, block).len()).max();
         }
-        // A padded copy holds only the channels that its task reads.
+        // A copy holds only the channels that its task reads.
         let channel_blocks = if way == Way::Windows { row_blocks } else { panel_blocks };
-        if g.padded() && (channel_blocks > 1 || g.groups > 1) {
+        grad.sliced = grad.source.copied && (channel_blocks > 1 || g.groups > 1);
+        if grad.sliced {
             let sizes = (0..channel_blocks).map(|block| grad.channels(block, block).len());
-            grad.pixel = sizes.max().unwrap_or(0);
+            grad.source.pixel = sizes.max().unwrap_or(0);
         }
         let most = g.k.div_ceil(grad.filters).max(1);
         grad.reduces = (grad.partial() * cut.parts() / 16_384).clamp(1, 64).min(most);
@@ -153,23 +156,10 @@ impl WeightGrad {
         let place = |row: usize| row.clamp(own.start, own.end) - own.start;
         let rows = place(reached.start)..place(reached.end);
         let image = rows.len();
-        let line = g.stride[0] * g.padded_w() * self.pixel;
+        let (line, size) = (self.source.g.stride[0] * self.source.line(), self.source.image(block_rows));
         let all = (0..self.cut.images()).flat_map(|i| rows.clone().map(move |row| (i, row)));
-        let (x, dy) =
-            all.map(|(i, row)| (i * self.image() + row * line, (i * block_rows + row) * g.ow() * g.k)).unzip();
+        let (x, dy) = all.map(|(i, row)| (i * size + row * line, (i * block_rows + row) * g.ow() * g.k)).unzip();
         Lines { x, dy, image }
-    }
-
-    /// Floats from image to image of a part's (padded) input.
-    fn image(&self) -> usize {
-        let g = &self.g;
-        let rows = if g.padded() { g.rows_under(self.cut.block_rows()) } else { g.h };
-        rows * g.padded_w() * self.pixel
-    }
-
-    /// Whether the padded copy holds some channels only.
-    fn sliced(&self) -> bool {
-        self.g.padded() && self.pixel != self.g.c
     }
 
     /// The channels of a group that a task reads.
@@ -188,11 +178,11 @@ impl WeightGrad {
         })
     }
 
-    /// Offset of a filter value in a (padded) image.
+    /// Offset of a filter value in what is read.
     fn tap(&self, tap: usize) -> usize {
-        let g = &self.g;
+        let (g, source) = (&self.g, &self.source);
         let (r, s) = (tap / g.s, tap % g.s);
-        (r * g.dilation[0] * g.padded_w() + s * g.dilation[1]) * self.pixel
+        r * g.dilation[0] * source.line() + s * g.dilation[1] * source.pixel
     }
 
     fn broadcast(&self, block: usize) -> (Vec<usize>, Vec<usize>) {
@@ -204,7 +194,7 @@ impl WeightGrad {
             return filters.map(|k| (k, (k - first) * size)).unzip();
         }
         let channels = self.channels(block, 0);
-        let first = if self.sliced() { channels.start } else { 0 };
+        let first = if self.sliced { channels.start } else { 0 };
         (0..g.taps())
             .flat_map(|tap| channels.clone().map(move |c| (tap, c)))
             .map(|(tap, c)| (self.tap(tap) + c - first, (tap * g.group_c() + c) * g.group_k()))
@@ -242,34 +232,29 @@ impl WeightGrad {
         }
         let mut channel = group * g.group_c();
         let mut skipped = 0;
-        let x: *const f32 = if g.padded() {
-            let mut channels = 0..g.c;
-            if self.sliced() {
-                let inside = self.channels(row_block, panel_block);
-                skipped = if self.way == Way::Windows { 0 } else { inside.start };
-                channels = channel + inside.start..channel + inside.end;
-                channel = 0;
-            }
-            self.copy(images.clone(), rows, channels, io)
-        } else {
-            let first = images.start * g.h + rows.start * g.stride[0];
-            io.inputs[0].ptr::<f32>().wrapping_add(first * g.w * g.c)
-        };
+        let mut channels = 0..g.c;
+        if self.sliced {
+            let inside = self.channels(row_block, panel_block);
+            skipped = if self.way == Way::Windows { 0 } else { inside.start };
+            channels = channel + inside.start..channel + inside.end;
+            channel = 0;
+        }
+        let x = self.source.rows(&self.cut, images.clone(), rows, channels, io);
         let x = x.wrapping_add(channel);
         let dy = io.inputs[1].ptr::<f32>().wrapping_add(dy_at + group * g.group_k());
         let at = part * self.partial() + group * self.partial() / g.groups;
         let sums = match self.alone {
-            Some(_) => io.scratch.ptr::<f32>().wrapping_add(self.copied()),
+            Some(_) => io.scratch.ptr::<f32>().wrapping_add(self.source.floats(&self.cut)),
             None => io.workspace.ptr::<f32>().wrapping_add(at),
         };
         let inside = self.channels(row_block, panel_block);
         let panels = &self.panels[share(self.panels.len(), panel_blocks, panel_block)];
 
         let (a_rows, c_rows) = &self.rows[row_block];
-        let at_once = PIXELS.max(L1_FLOATS / (self.pixel * g.stride[1] + g.k));
+        let x_step = self.source.g.stride[1] * self.source.pixel;
+        let at_once = PIXELS.max(L1_FLOATS / (x_step + g.k));
         let blocks = (lines * g.ow()).div_ceil(at_once).clamp(1, lines.max(1));
         for block in 0..blocks {
-            let x_step = g.stride[1] * self.pixel;
             // The rows that meet a filter row, as far as they belong to this block.
             let block_lines = |r: usize| {
                 let met = &self.lines[part % self.cut.blocks];
@@ -293,12 +278,13 @@ impl WeightGrad {
                 columns: 0,
                 start: if block == 0 { Start::Zero } else { Start::Sum },
                 relu: false,
+                far: false,
             };
             match self.way {
                 Way::Windows => {
                     for panel in panels {
                         let (b, c) = (dy.wrapping_add(panel.start), sums.wrapping_add(panel.start));
-                        // SAFETY: windows stay inside the (padded) images; these sums belong to
+                        // SAFETY: windows stay inside what is read; these sums belong to
                         // this task.
                         unsafe { panel.rows(Tile { b, c, ..tile }, a_rows, c_rows) };
                     }
@@ -349,7 +335,7 @@ impl WeightGrad {
             #[inline(always)]
             || {
                 for (i, filter) in filters.enumerate() {
-                    let from = self.copied() + i * taps * stride;
+                    let from = self.source.floats(&self.cut) + i * taps * stride;
                     let at = (group * g.group_k() + filter) * c * taps;
                     // SAFETY: scratch belongs to this thread, and these channels of these filters to this task.
                     let (from, dw) = unsafe {
@@ -363,28 +349,6 @@ impl WeightGrad {
                 }
             },
         );
-    }
-
-    /// Floats of the padded rows that a part reads.
-    fn copied(&self) -> usize {
-        if self.g.padded() { self.cut.images() * self.image() } else { 0 }
-    }
-
-    /// The padded rows that a part reads, in scratch.
-    fn copy(&self, images: Range<usize>, rows: Range<usize>, channels: Range<usize>, io: &Io<'_>) -> *const f32 {
-        let g = &self.g;
-        let size = self.image();
-        let first = rows.start * g.stride[0];
-        // SAFETY: no task writes an input.
-        let x = unsafe { io.inputs[0].slice::<f32>() };
-        for (i, image) in images.enumerate() {
-            // SAFETY: scratch belongs to this thread.
-            let out = unsafe { io.scratch.slice_mut(i * size..(i + 1) * size) };
-            let x = &x[image * g.h * g.w * g.c..];
-            let rows = first..first + g.rows_under(rows.len());
-            pad(out, x, g, rows, channels.clone(), self.pixel);
-        }
-        io.scratch.ptr()
     }
 
     /// Floats of a few filters that are added up at once: short ones together make whole registers.
@@ -557,7 +521,7 @@ impl Kernel for WeightGrad {
             return product.scratch();
         }
         let sums = self.alone.map_or(0, |channels| self.g.group_k().div_ceil(self.blocks.0) * self.g.taps() * channels);
-        (self.copied() + sums).max(self.room()) * size_of::<f32>()
+        (self.source.floats(&self.cut) + sums).max(self.room()) * size_of::<f32>()
     }
 
     fn run(&self, phase: usize, task: usize, io: &Io<'_>) {

@@ -397,6 +397,7 @@ impl Winograd {
                 columns: 0,
                 start,
                 relu: false,
+                far: false,
             };
             // SAFETY: the caller's promise.
             unsafe { panel.rows(product, &self.a_rows[..tiles], &self.c_rows[index % self.panels.len()][..tiles]) };

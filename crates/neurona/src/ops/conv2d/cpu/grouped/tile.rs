@@ -4,6 +4,7 @@
 use crate::cpu::gemm::vector::{Avx2, Avx512};
 use crate::cpu::gemm::vector::{Lanes, Vector};
 use crate::cpu::simd::by_isa;
+use crate::cpu::stream::prefetch;
 
 /// Pixels of a tile at most: with [`BESIDE`] registers each, sums enough to hide the latency of their additions, and few
 /// enough for sixteen registers.
@@ -83,6 +84,10 @@ pub(super) struct Stretch<'a> {
     pub relu: bool,
     pub out: *mut f32,
     pub out_step: usize,
+    /// Lines of the source that are asked for meanwhile, where they start below the first pixel, and floats of each.
+    pub ahead: usize,
+    pub next: *const f32,
+    pub line: usize,
 }
 
 /// Filter values that meet the same pixels of a line, whose products are summed over the pixels.
@@ -280,13 +285,20 @@ unsafe fn stretch<V: Vector, const MOVES: bool>(t: &Stretch<'_>) {
     // SAFETY: the caller's promise; pixels stay inside the stretch.
     unsafe {
         while first < t.count {
-            let count = (t.count - first).min(PIXELS);
+            // Few kinds of rests: what a line's end may lose is less than the compiler takes for more of them.
+            let count = match t.count - first {
+                PIXELS.. => PIXELS,
+                4.. => 4,
+                2.. => 2,
+                _ => 1,
+            };
+            for line in 0..t.ahead {
+                prefetch(t.next.wrapping_add(line * t.line + first * t.step), count * t.step);
+            }
             match count {
                 1 => pixels::<V, 1, MOVES>(t, first),
                 2 => pixels::<V, 2, MOVES>(t, first),
-                3 => pixels::<V, 3, MOVES>(t, first),
                 4 => pixels::<V, 4, MOVES>(t, first),
-                5 => pixels::<V, 5, MOVES>(t, first),
                 _ => pixels::<V, PIXELS, MOVES>(t, first),
             }
             first += count;

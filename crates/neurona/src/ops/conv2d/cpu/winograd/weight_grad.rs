@@ -256,6 +256,7 @@ impl WeightGrad {
             columns: 0,
             start,
             relu: false,
+            far: false,
         };
         // SAFETY: the caller's promise.
         unsafe { panel.rows(product, &self.a_rows[filters], rows) };
