@@ -43,7 +43,7 @@ impl Drop for Stream {
 }
 
 /// Floats of a cache line.
-const LINE: usize = 16;
+pub(crate) const LINE: usize = 16;
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f")]
@@ -69,22 +69,23 @@ unsafe fn lines_avx2(to: *mut f32, from: *const f32, floats: usize) {
 /// earlier ones. An address that is none does no harm.
 #[inline(always)]
 pub(crate) fn prefetch(from: *const f32, floats: usize) {
-    #[cfg(target_arch = "x86_64")]
-    for at in (0..floats).step_by(LINE) {
-        // SAFETY: a hint, which reads nothing.
-        unsafe { std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T1 }>(from.wrapping_add(at).cast()) };
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = (from, floats);
+    ask::<false>(from, floats);
 }
 
-/// Asks for a few floats to come to the core's first cache, as [`prefetch`] does for more of them.
+/// Asks for a few floats to come to the core's first cache.
 #[inline(always)]
 pub(crate) fn near(from: *const f32, floats: usize) {
+    ask::<true>(from, floats);
+}
+
+#[inline(always)]
+fn ask<const FIRST: bool>(from: *const f32, floats: usize) {
     #[cfg(target_arch = "x86_64")]
     for at in (0..floats).step_by(LINE) {
+        use std::arch::x86_64::{_MM_HINT_T0, _MM_HINT_T1, _mm_prefetch};
+        let line = from.wrapping_add(at).cast();
         // SAFETY: a hint, which reads nothing.
-        unsafe { std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(from.wrapping_add(at).cast()) };
+        unsafe { if FIRST { _mm_prefetch::<_MM_HINT_T0>(line) } else { _mm_prefetch::<_MM_HINT_T1>(line) } };
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = (from, floats);

@@ -3,9 +3,7 @@
 use super::MatLayout;
 use super::panel::{Panel, Transposed, pack, packed_width, panels};
 use crate::cpu::kernel::{Io, Prepared, share};
-
-/// Floats of a cache line.
-const LINE: usize = 16;
+use crate::cpu::stream::LINE;
 
 /// An L1 cache has 4 KiB a way on all cores at hand, and eight ways or more: nine lines 4 KiB apart do not fit.
 const SETS: usize = 64;

@@ -4,8 +4,9 @@
 use super::grouped::{Grouped, Pass};
 use super::measure::{Measure, WIDEST};
 use super::meetings::{self, Meeting};
+use super::source::{Source, WORTH};
 use super::winograd::{self, Winograd};
-use super::{CACHE, Cut, Geometry, PIXELS, Source, WORTH};
+use super::{CACHE, Cut, Geometry, PIXELS};
 use crate::cpu::gemm::micro::{Start, Tile, widths};
 use crate::cpu::gemm::panel::{Panel, Transposed, filled_panels, width_of};
 use crate::cpu::gemm::{Activation, task_count};

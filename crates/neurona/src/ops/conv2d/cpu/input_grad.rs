@@ -3,8 +3,9 @@
 //! reach them, so that strides waste nothing and no two tasks write the same place.
 
 use super::grouped::{Grouped, Pass};
+use super::source::{WORTH, crowded, spread, worth_copies};
 use super::winograd::{self, Winograd};
-use super::{CACHE, Cut, Geometry, WORTH, crowded, spread, worth_copies};
+use super::{CACHE, Cut, Geometry};
 use crate::cpu::gemm::micro::{Start, Tile, widths};
 use crate::cpu::gemm::panel::{Panel, Transposed, filled_panels, width_of};
 use crate::cpu::gemm::{Activation, DEPTH, MatLayout, MatMul, task_count};

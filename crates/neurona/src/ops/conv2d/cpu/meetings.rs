@@ -2,7 +2,8 @@
 //! out where enough pixels share the values that are left: those of a column near the left and right edges, those of a
 //! row near the others.
 
-use super::{Cut, Geometry, Source};
+use super::source::Source;
+use super::{Cut, Geometry};
 use crate::cpu::gemm::DEPTH;
 use crate::cpu::gemm::micro::widths;
 use crate::cpu::gemm::panel::Panel;

@@ -3,8 +3,9 @@
 //! that memory is small. The last phase adds the parts up and turns them into OIHW.
 
 use super::grouped::{Grouped, Pass};
+use super::source::Source;
 use super::winograd;
-use super::{Cut, Geometry, Source};
+use super::{Cut, Geometry};
 use crate::cpu::gemm::micro::{Start, Tile};
 use crate::cpu::gemm::panel::{Panel, packed_width, panels};
 use crate::cpu::gemm::{Activation, MatLayout, MatMul, task_count};
