@@ -197,7 +197,7 @@ pub fn mistakes(report: &Report<'_>) -> String {
         let (truth, guess) = (escape(&results.classes[m.truth]), escape(&results.classes[m.guess]));
         let image = match report.images.get(i).and_then(Option::as_ref) {
             Some(file) => format!(
-                "<img src=\"{}\" alt=\"{truth}, taken for {guess}: {}\" loading=\"lazy\">",
+                "<img src=\"{}\" alt=\"{truth}, taken for {guess}: {}\">",
                 png_address(file),
                 escape(&m.file)
             ),
