@@ -196,11 +196,9 @@ pub fn mistakes(report: &Report<'_>) -> String {
     let tile = |(i, m): (usize, &Mistake)| {
         let (truth, guess) = (escape(&results.classes[m.truth]), escape(&results.classes[m.guess]));
         let image = match report.images.get(i).and_then(Option::as_ref) {
-            Some(file) => format!(
-                "<img src=\"{}\" alt=\"{truth}, taken for {guess}: {}\">",
-                png_address(file),
-                escape(&m.file)
-            ),
+            Some(file) => {
+                format!("<img src=\"{}\" alt=\"{truth}, taken for {guess}: {}\">", png_address(file), escape(&m.file))
+            }
             None => format!(
                 "<div class=\"none\" role=\"img\" aria-label=\"{truth}, taken for {guess}\">no image at hand</div>"
             ),
