@@ -4,7 +4,7 @@
 use super::vector::{Avx2, Avx512, Narrow};
 use super::vector::{Lanes, Vector};
 use crate::cpu::simd::by_isa;
-use crate::cpu::stream::near;
+use crate::cpu::stream::{near, prefetch};
 
 /// One block of `C = A·B`: rows of `A` are broadcast, rows of `B` are vectors.
 ///
@@ -31,6 +31,29 @@ pub(crate) struct Tile {
     pub relu: bool,
     /// Whether the result lies in memory, in no cache.
     pub far: bool,
+    pub ahead: Ahead,
+}
+
+/// What comes after a tile, as wide as the tile: it is asked for row by row with the steps of the reduction. All at once,
+/// the requests would be more than a core can have on their way, and the tile would wait for them.
+#[derive(Clone, Copy)]
+pub(crate) struct Ahead {
+    /// The first rows of up to two matrices; null where there is none.
+    pub from: [*const f32; 2],
+    pub rows: usize,
+    /// Floats from one row to the next.
+    pub apart: usize,
+}
+
+impl Ahead {
+    pub const NOTHING: Ahead = Ahead { from: [std::ptr::null(); 2], rows: 0, apart: 0 };
+
+    #[inline(always)]
+    fn ask(&self, row: usize, floats: usize) {
+        for from in self.from.into_iter().filter(|from| !from.is_null()) {
+            prefetch(from.wrapping_add(row * self.apart), floats);
+        }
+    }
 }
 
 /// What a sum starts from.
@@ -106,10 +129,15 @@ unsafe fn tile<V: Vector, const M: usize, const N: usize, const PART: bool>(t: &
                 }
             }
         }
+        let mut asked = 0;
         for s in 0..t.segments {
             let mut at = *t.a_segments.add(s);
             let mut b = t.b.add(*t.b_segments.add(s));
             for _ in 0..t.length {
+                if asked < t.ahead.rows {
+                    t.ahead.ask(asked, N * V::LANES);
+                    asked += 1;
+                }
                 let column: [V; N] = std::array::from_fn(|j| load(b, j));
                 for i in 0..M {
                     let a = V::splat(*rows[i].add(at));
@@ -120,6 +148,9 @@ unsafe fn tile<V: Vector, const M: usize, const N: usize, const PART: bool>(t: &
                 at += t.a_step;
                 b = b.add(t.b_step);
             }
+        }
+        for row in asked..t.ahead.rows {
+            t.ahead.ask(row, N * V::LANES);
         }
         if t.relu {
             for row in &mut sum {

@@ -22,7 +22,7 @@ pub use reference::MatMulReference;
 use crate::cpu::kernel::{Io, Kernel, Prepared, share};
 use crate::cpu::simd::vectorized;
 use crate::cpu::tasks::pieces;
-use micro::{Dot, Start, Tile, dots};
+use micro::{Ahead, Dot, Start, Tile, dots};
 use num_traits::Float;
 use packing::Packing;
 pub(crate) use packing::crowded;
@@ -322,6 +322,7 @@ impl MatMul {
             start,
             relu: steps.end == self.k && self.activation == Activation::Relu,
             far: false,
+            ahead: Ahead::NOTHING,
         };
         // SAFETY: offsets stay inside the operands by their layouts; this task alone writes these rows and columns of
         // the result.

@@ -17,6 +17,8 @@ pub(crate) trait Vector: Copy {
     unsafe fn load_part(p: *const f32, n: usize) -> Self;
     /// Writes all lanes.
     unsafe fn store(self, p: *mut f32);
+    /// Writes all lanes to memory past the caches, see [`crate::cpu::stream`]; `p` is aligned to a register.
+    unsafe fn stream(self, p: *mut f32);
     /// Writes the first `n` lanes.
     unsafe fn store_part(self, p: *mut f32, n: usize);
     /// `self + x`.
@@ -60,6 +62,11 @@ impl Vector for Lanes {
     unsafe fn store(self, p: *mut f32) {
         // SAFETY: the caller owns four floats at `p`.
         unsafe { p.cast::<[f32; 4]>().write_unaligned(self.0) }
+    }
+    #[inline(always)]
+    unsafe fn stream(self, p: *mut f32) {
+        // SAFETY: the caller's promise. Plain Rust has no such stores.
+        unsafe { self.store(p) }
     }
     #[inline(always)]
     unsafe fn store_part(self, p: *mut f32, n: usize) {
@@ -150,7 +157,7 @@ mod x86 {
 
     macro_rules! common {
         (
-            $lanes:literal, $splat:ident, $load:ident, $store:ident,
+            $lanes:literal, $splat:ident, $load:ident, $store:ident, $stream:ident,
             $add:ident, $sub:ident, $mul:ident, $fma:ident, $max:ident
         ) => {
             const LANES: usize = $lanes;
@@ -169,6 +176,11 @@ mod x86 {
             unsafe fn store(self, p: *mut f32) {
                 // SAFETY: as above; the caller owns the lanes at `p`.
                 unsafe { $store(p, self.0) }
+            }
+            #[inline(always)]
+            unsafe fn stream(self, p: *mut f32) {
+                // SAFETY: as above, and `p` is aligned.
+                unsafe { $stream(p, self.0) }
             }
             #[inline(always)]
             unsafe fn add(self, x: Self) -> Self {
@@ -204,6 +216,7 @@ mod x86 {
             _mm256_set1_ps,
             _mm256_loadu_ps,
             _mm256_storeu_ps,
+            _mm256_stream_ps,
             _mm256_add_ps,
             _mm256_sub_ps,
             _mm256_mul_ps,
@@ -246,6 +259,7 @@ mod x86 {
             _mm256_set1_ps,
             _mm256_loadu_ps,
             _mm256_storeu_ps,
+            _mm256_stream_ps,
             _mm256_add_ps,
             _mm256_sub_ps,
             _mm256_mul_ps,
@@ -281,6 +295,7 @@ mod x86 {
             _mm512_set1_ps,
             _mm512_loadu_ps,
             _mm512_storeu_ps,
+            _mm512_stream_ps,
             _mm512_add_ps,
             _mm512_sub_ps,
             _mm512_mul_ps,

@@ -25,44 +25,115 @@ impl Options {
         2 + self.momentum as usize
     }
 
-    /// A step for some elements of one parameter, for who has their gradient at hand: its operands and results as in
-    /// [`Step`], and the numbers at the end of the operands.
-    pub(crate) fn step_of(&self, inputs: &[Buf], outputs: &[Buf], numbers: Buf) {
-        let length = inputs[0].len::<f32>();
-        // SAFETY: nobody writes the numbers.
-        let numbers = unsafe { numbers.slice::<f64>() };
-        let numbers = std::array::from_fn(|i| numbers[i]);
-        vectorized(
-            #[inline(always)]
-            || self.step::<f32>(numbers, inputs, outputs, 0..length),
-        );
+    /// Its rule: for the first step, or for later ones. A choice for each element would keep the compiler from vectors.
+    #[inline(always)]
+    pub(crate) fn rule<F: ForRule>(&self, first: bool, body: F) -> F::Result {
+        match (self.momentum, first, self.nesterov) {
+            (false, ..) => body.with::<Plain>(),
+            (true, true, true) => body.with::<Momentum<true, true>>(),
+            (true, true, false) => body.with::<Momentum<true, false>>(),
+            (true, false, true) => body.with::<Momentum<false, true>>(),
+            (true, false, false) => body.with::<Momentum<false, false>>(),
+        }
     }
 
+    /// From a step's scalars: the numbers of its rule, and whether it is the first.
     #[inline(always)]
-    fn step<T: Real>(&self, numbers: [f64; 5], inputs: &[Buf], outputs: &[Buf], range: Range<usize>) {
-        let [lr, rate, dampening, decay, step] = numbers;
-        let sign = T::of(if self.maximize { -1.0 } else { 1.0 });
-        let (lr, decay) = (T::of(lr), T::of(decay));
-        if !self.momentum {
-            update(inputs, outputs, range, |[p, g]: [T; 2]| {
-                let g = sign * g + decay * p;
-                [p - lr * g]
-            });
-            return;
+    pub(crate) fn numbers<T: Real>(&self, [lr, rate, dampening, decay, step]: [f64; 5]) -> ([T; 5], bool) {
+        let sign = if self.maximize { -1.0 } else { 1.0 };
+        let [lr, rate, add, decay, sign] = [lr, rate, 1.0 - dampening, decay, sign];
+        ([T::of(lr), T::of(rate), T::of(add), T::of(decay), T::of(sign)], step <= 1.0)
+    }
+}
+
+/// What a step makes of an element.
+pub(crate) trait Rule {
+    /// How much it keeps: nothing, the parameter, or the parameter and its buffer.
+    const KEEPS: usize;
+    /// The new parameter and buffer, from parameter, gradient and buffer. Numbers: learning rate, momentum, what is added
+    /// of the gradient, weight decay, and the gradient's sign.
+    fn apply<E: Element>(numbers: [E; 5], of: [E; 3]) -> [E; 2];
+}
+
+/// Something that is done by a rule.
+pub(crate) trait ForRule {
+    /// What comes of it.
+    type Result;
+    /// Does it.
+    fn with<R: Rule>(self) -> Self::Result;
+}
+
+/// A number, or a register of them.
+pub(crate) trait Element: Copy {
+    /// `self + x`.
+    fn plus(self, x: Self) -> Self;
+    /// `self - x`.
+    fn minus(self, x: Self) -> Self;
+    /// `self · x`.
+    fn times(self, x: Self) -> Self;
+}
+
+impl<T: Real> Element for T {
+    #[inline(always)]
+    fn plus(self, x: Self) -> Self {
+        self + x
+    }
+    #[inline(always)]
+    fn minus(self, x: Self) -> Self {
+        self - x
+    }
+    #[inline(always)]
+    fn times(self, x: Self) -> Self {
+        self * x
+    }
+}
+
+struct Plain;
+
+impl Rule for Plain {
+    const KEEPS: usize = 1;
+
+    #[inline(always)]
+    fn apply<E: Element>([lr, _, _, decay, sign]: [E; 5], [p, g, buffer]: [E; 3]) -> [E; 2] {
+        let g = sign.times(g).plus(decay.times(p));
+        [p.minus(lr.times(g)), buffer]
+    }
+}
+
+struct Momentum<const FIRST: bool, const NESTEROV: bool>;
+
+impl<const FIRST: bool, const NESTEROV: bool> Rule for Momentum<FIRST, NESTEROV> {
+    const KEEPS: usize = 2;
+
+    #[inline(always)]
+    fn apply<E: Element>([lr, rate, add, decay, sign]: [E; 5], [p, g, old]: [E; 3]) -> [E; 2] {
+        let g = sign.times(g).plus(decay.times(p));
+        // The first step's buffer is the gradient itself, undampened; what it held may be anything.
+        let buffer = if FIRST { g } else { rate.times(old).plus(add.times(g)) };
+        let step = if NESTEROV { g.plus(rate.times(buffer)) } else { buffer };
+        [p.minus(lr.times(step)), buffer]
+    }
+}
+
+/// Elements of one parameter, with its operands and results as in [`Step`].
+struct Piece<'a, T> {
+    numbers: [T; 5],
+    inputs: &'a [Buf],
+    outputs: &'a [Buf],
+    range: Range<usize>,
+}
+
+impl<T: Real> ForRule for Piece<'_, T> {
+    type Result = ();
+
+    #[inline(always)]
+    fn with<R: Rule>(self) {
+        let Piece { numbers, inputs, outputs, range } = self;
+        if R::KEEPS == 2 {
+            update(inputs, outputs, range, |of: [T; 3]| R::apply(numbers, of));
+        } else {
+            update(inputs, outputs, range, |[p, g]: [T; 2]| [R::apply(numbers, [p, g, g])[0]]);
         }
-        // The first step's buffer is the gradient itself, undampened.
-        let first = step <= 1.0;
-        let keep = T::of(if first { 0.0 } else { rate });
-        let add = T::of(if first { 1.0 } else { 1.0 - dampening });
-        let rate = T::of(rate);
-        update(inputs, outputs, range, |[p, g, old]: [T; 3]| {
-            let g = sign * g + decay * p;
-            // A first step must not read the buffer: it may hold anything.
-            let kept = if first { T::zero() } else { keep * old };
-            let buffer = kept + add * g;
-            let g = if self.nesterov { g + rate * buffer } else { buffer };
-            [p - lr * g, buffer]
-        });
     }
 }
 
@@ -91,8 +162,8 @@ impl<T: Real> Kernel for Step<T> {
     }
 
     fn run(&self, _phase: usize, task: usize, io: &Io<'_>) {
-        let (options, numbers) = (self.options, scalars(io));
-        let operands = options.operands();
+        let (numbers, first) = self.options.numbers::<T>(scalars(io));
+        let operands = self.options.operands();
         vectorized(
             #[inline(always)]
             || {
@@ -101,7 +172,7 @@ impl<T: Real> Kernel for Step<T> {
                     #[inline(always)]
                     |i, range| {
                         let (inputs, outputs) = (&io.inputs[operands * i..], &io.outputs[(operands - 1) * i..]);
-                        options.step::<T>(numbers, inputs, outputs, range);
+                        self.options.rule(first, Piece { numbers, inputs, outputs, range });
                     },
                 );
             },

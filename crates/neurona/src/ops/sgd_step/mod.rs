@@ -3,7 +3,7 @@
 pub(crate) mod cpu;
 mod cuda;
 
-pub(crate) use cpu::Options;
+pub(crate) use cpu::{Element, ForRule, Options, Rule};
 
 super::sweep::step_op! {
     /// A step of stochastic gradient descent.

@@ -5,15 +5,19 @@
 //! memory: they are read once, or written once, and never packed or turned. What is brought into their order instead is
 //! small: the windows of the pixels, or the patches of gradients.
 
+mod finish;
+
 use super::Geometry;
 use super::weight_grad::column_sums;
-use crate::cpu::gemm::micro::{Dot, Start, Tile, dots, widths};
+use crate::cpu::gemm::micro::{Ahead, Dot, Start, Tile, dots, widths};
 use crate::cpu::gemm::panel::{Panel, Transposed, panels};
 use crate::cpu::gemm::{Activation, DEPTH};
 use crate::cpu::kernel::{Buf, Io, Kernel, share};
 use crate::cpu::simd::vectorized;
-use crate::cpu::stream::{Stream, prefetch};
+use crate::cpu::stream::Stream;
 use crate::ops::sgd_step::Options;
+use crate::ops::sweep::scalars;
+use finish::Finish;
 use std::ops::Range;
 
 /// What is computed. Operands and results are those of [`super::Forward`], [`super::InputGrad`] and
@@ -44,8 +48,6 @@ const FILTERS: usize = 128;
 const CHANNELS: usize = 32;
 /// Filters between visits to the sums of patches.
 const DEEP: usize = 64;
-/// Columns of weight gradients that lie in the L1 cache, for as many filters as a tile has rows.
-const COLUMNS: usize = 256;
 /// Pixels beyond whole registers of them that are multiplied by the filters one by one, along their windows.
 const SINGLE: usize = 3;
 /// Floats between rows of windows beyond their length: rows at a multiple of 4 KiB would push each other out of the L1
@@ -64,7 +66,7 @@ pub(super) struct Few {
     full: usize,
     /// Values of a filter.
     size: usize,
-    /// Of pixels (forward), or of columns of weights that meet at once; and of those that are left at the end.
+    /// Of pixels (forward), of a task's columns of weights (by the input; those of the last task beside them), or of all.
     panels: Vec<Panel>,
     rest: Vec<Panel>,
     /// Where rows of the left operand and of the sums start.
@@ -89,7 +91,8 @@ impl Few {
         if g.groups != 1 || pixels * size * g.k == 0 {
             return None;
         }
-        let tallest = widths()[widths().len() - 1].rows();
+        let widest = &widths()[widths().len() - 1];
+        let tallest = widest.rows();
         let rows = |count: usize, apart: usize| (0..count).map(|i| i * apart).collect();
         // A few pixels more would take another register, and as long as one that is full of them.
         let register = widths().iter().rev().nth(1).map_or(1, |width| width.columns);
@@ -101,7 +104,7 @@ impl Few {
                 let columns = CHANNELS * g.taps();
                 (columns, size % columns, rows(pixels, g.k), rows(pixels, columns))
             }
-            Pass::WeightGrad { .. } => (COLUMNS, size % COLUMNS, rows(tallest, 1), rows(tallest, COLUMNS)),
+            Pass::WeightGrad { .. } => (size, 0, rows(tallest, 1), rows(tallest, widest.columns)),
         };
         Some(Few { g, pass, pixels, full, size, panels: panels(columns), rest: panels(rest), a_rows, c_rows })
     }
@@ -210,6 +213,7 @@ impl Few {
                     start: if block == 0 { Start::Zero } else { Start::Sum },
                     relu: false,
                     far: false,
+                    ahead: Ahead::NOTHING,
                 };
                 let count = filters.len();
                 // SAFETY: nobody writes weights or windows during this phase; scratch belongs to this thread.
@@ -275,10 +279,6 @@ impl Few {
         for filters in (0..g.k).step_by(DEEP).map(|k| k..g.k.min(k + DEEP)) {
             let next = filters.end..g.k.min(filters.end + DEEP);
             for panel in if channels.len() < CHANNELS { &self.rest } else { &self.panels } {
-                // Rows of weights are far apart: what no prefetcher of the machine sees coming.
-                for filter in next.clone() {
-                    prefetch(weights.wrapping_add(filter * self.size + panel.start), panel.columns);
-                }
                 let tile = Tile {
                     a: io.inputs[0].ptr::<f32>().wrapping_add(filters.start),
                     a_rows: std::ptr::null(),
@@ -295,6 +295,15 @@ impl Few {
                     start: if filters.start == 0 { Start::Zero } else { Start::Sum },
                     relu: false,
                     far: false,
+                    // Rows of weights are far apart: what no prefetcher of the machine sees coming.
+                    ahead: Ahead {
+                        from: [
+                            weights.wrapping_add(next.start * self.size + panel.start).cast_const(),
+                            std::ptr::null(),
+                        ],
+                        rows: next.len(),
+                        apart: self.size,
+                    },
                 };
                 // SAFETY: no task writes an input; scratch belongs to this thread.
                 unsafe { panel.rows(tile, &self.a_rows, &self.c_rows) };
@@ -323,60 +332,64 @@ impl Few {
         column_sums(db, dy, self.g.k, filters);
     }
 
-    /// Takes the step of some weights.
-    fn update(&self, step: Options, at: usize, gradients: &mut [f32], outputs: &[Buf], io: &Io<'_>) {
-        let part = |buf: &Buf, length: usize| buf.part::<f32>(at, length);
-        let (length, weight, numbers) = (gradients.len(), &io.inputs[2], io.inputs[io.inputs.len() - 1]);
-        let (weight, gradient, to) = (part(weight, length), Buf::over(gradients), part(&outputs[0], length));
-        if step.momentum {
-            let (buffer, kept) = (part(&io.inputs[3], length), part(&outputs[1], length));
-            step.step_of(&[weight, gradient, buffer], &[to, kept], numbers);
-        } else {
-            step.step_of(&[weight, gradient], &[to], numbers);
-        }
-    }
-
-    /// Multiplies windows by the gradients of some filters. The products go to `finish` while they are in the L1 cache:
-    /// runs of neighbouring weights, with where they start.
-    fn weight_grads(&self, task: usize, io: &Io<'_>, step: bool, finish: impl Fn(usize, &mut [f32])) {
+    /// Multiplies windows by the gradients of some filters, a tile at a time. Its step is taken before the next tile, which
+    /// is computed while the stores of this one are on their way to memory.
+    fn weight_grads(&self, task: usize, step: Option<Options>, io: &Io<'_>) {
         let (g, filters) = (&self.g, self.rows(task));
         let rows = filters.len();
-        for first in (0..self.size).step_by(COLUMNS) {
-            let columns = COLUMNS.min(self.size - first);
-            let panels = if columns < COLUMNS { &self.rest } else { &self.panels };
-            for (i, panel) in panels.iter().enumerate() {
+        // With a step, the weights and their buffer.
+        let operands = if step.is_some() { &io.inputs[2..io.inputs.len() - 1] } else { &[] };
+        let updated = &io.outputs[io.outputs.len() - operands.len()..];
+        let all = operands.iter().chain(updated).chain(&io.outputs[..1]);
+        assert!(all.into_iter().all(|buf| buf.len::<f32>() >= g.k * self.size));
+        let step = step.map(|step| (step, step.numbers(scalars(io))));
+        let finish = finish::finish(step.map(|(step, (_, first))| (step, first)));
+        let numbers = step.map_or([0.0; 5], |(_, (numbers, _))| numbers);
+        let _stream = Stream;
+        for panel in &self.panels {
+            let at = filters.start * self.size + panel.start;
+            let place = |bufs: &[Buf], i: usize| {
+                bufs.get(i).map_or(std::ptr::null_mut(), |buf| buf.ptr::<f32>().wrapping_add(at))
+            };
+            let next = |i: usize| {
+                operands
+                    .get(i)
+                    .map_or(std::ptr::null(), |buf| buf.ptr::<f32>().wrapping_add(at + panel.columns).cast_const())
+            };
+            let tile = Tile {
+                a: io.inputs[1].ptr::<f32>().wrapping_add(filters.start),
+                a_rows: std::ptr::null(),
+                a_segments: START.as_ptr(),
+                a_step: g.k,
+                segments: 1,
+                length: self.pixels,
+                b: io.workspace.ptr::<f32>().wrapping_add(panel.start),
+                b_segments: START.as_ptr(),
+                b_step: self.window(),
+                c: io.scratch.ptr::<f32>(),
+                c_rows: std::ptr::null(),
+                columns: 0,
+                start: Start::Zero,
+                relu: false,
+                far: false,
                 // What a step needs comes in short runs, far apart: no prefetcher of the machine sees them coming.
-                for operand in if step { &io.inputs[2..io.inputs.len() - 1] } else { &[] } {
-                    let next = operand.ptr::<f32>().wrapping_add(filters.start * self.size + first + COLUMNS);
-                    for filter in share(rows, panels.len(), i) {
-                        prefetch(next.wrapping_add(filter * self.size), COLUMNS);
-                    }
-                }
-                let tile = Tile {
-                    a: io.inputs[1].ptr::<f32>().wrapping_add(filters.start),
-                    a_rows: std::ptr::null(),
-                    a_segments: START.as_ptr(),
-                    a_step: g.k,
-                    segments: 1,
-                    length: self.pixels,
-                    b: io.workspace.ptr::<f32>().wrapping_add(first + panel.start),
-                    b_segments: START.as_ptr(),
-                    b_step: self.window(),
-                    c: io.scratch.ptr::<f32>().wrapping_add(panel.start),
-                    c_rows: std::ptr::null(),
-                    columns: 0,
-                    start: Start::Zero,
-                    relu: false,
-                    far: false,
-                };
-                // SAFETY: nobody writes gradients or windows during this phase; scratch belongs to this thread.
-                unsafe { panel.rows(tile, &self.a_rows[..rows], &self.c_rows[..rows]) };
-            }
-            for (i, filter) in filters.clone().enumerate() {
-                // SAFETY: as above.
-                let products = unsafe { io.scratch.slice_mut(i * COLUMNS..i * COLUMNS + columns) };
-                finish(filter * self.size + first, products);
-            }
+                ahead: Ahead { from: [next(0), next(1)], rows, apart: self.size },
+            };
+            // SAFETY: nobody writes gradients or windows during this phase; scratch belongs to this thread.
+            unsafe { panel.rows(tile, &self.a_rows[..rows], &self.c_rows[..rows]) };
+            let done = Finish {
+                rows,
+                columns: panel.columns,
+                tile: io.scratch.ptr(),
+                tile_row: self.c_rows[1],
+                gradients: place(io.outputs, 0),
+                weights: [place(operands, 0), place(operands, 1)].map(<*mut f32>::cast_const),
+                updated: [place(updated, 0), place(updated, 1)],
+                row: self.size,
+                numbers,
+            };
+            // SAFETY: these filters belong to this task.
+            unsafe { finish(&done) };
         }
     }
 }
@@ -402,7 +415,7 @@ impl Kernel for Few {
         let floats = match self.pass {
             Pass::Forward { .. } => self.a_rows.len() * self.full,
             Pass::InputGrad => self.pixels * CHANNELS * self.g.taps(),
-            Pass::WeightGrad { .. } => self.a_rows.len() * COLUMNS,
+            Pass::WeightGrad { .. } => self.a_rows.len() * self.c_rows[1],
         };
         floats * size_of::<f32>()
     }
@@ -417,14 +430,7 @@ impl Kernel for Few {
                 if with_bias {
                     self.bias_grad(task, io);
                 }
-                let stream = Stream::new();
-                self.weight_grads(task, io, step.is_some(), |at, gradients| {
-                    // SAFETY: these filters belong to this task.
-                    stream.copy(unsafe { io.outputs[0].slice_mut(at..at + gradients.len()) }, gradients);
-                    if let Some(step) = step {
-                        self.update(step, at, gradients, &io.outputs[1 + usize::from(with_bias)..], io);
-                    }
-                });
+                self.weight_grads(task, step, io);
             }
         }
     }

@@ -7,7 +7,7 @@ use super::meetings::{self, Meeting};
 use super::source::{Source, WORTH};
 use super::winograd::{self, Winograd};
 use super::{CACHE, Cut, Geometry, PIXELS};
-use crate::cpu::gemm::micro::{Start, Tile, widths};
+use crate::cpu::gemm::micro::{Ahead, Start, Tile, widths};
 use crate::cpu::gemm::panel::{Panel, Transposed, filled_panels, width_of};
 use crate::cpu::gemm::{Activation, task_count};
 use crate::cpu::kernel::{Buf, Io, Kernel, Prepared, share};
@@ -250,6 +250,7 @@ impl Forward {
                         start,
                         relu: last && self.activation == Activation::Relu,
                         far: self.far && step == 0,
+                        ahead: Ahead::NOTHING,
                     };
                     let count = (meeting.image * images.len()).min(pixels);
                     let (a_rows, c_rows) = (&meeting.a_rows[..count], &meeting.c_rows[..count]);

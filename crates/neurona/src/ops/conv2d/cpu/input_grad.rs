@@ -6,7 +6,7 @@ use super::grouped::{Grouped, Pass};
 use super::source::{WORTH, crowded, spread, worth_copies};
 use super::winograd::{self, Winograd};
 use super::{CACHE, Cut, Geometry};
-use crate::cpu::gemm::micro::{Start, Tile, widths};
+use crate::cpu::gemm::micro::{Ahead, Start, Tile, widths};
 use crate::cpu::gemm::panel::{Panel, Transposed, filled_panels, width_of};
 use crate::cpu::gemm::{Activation, DEPTH, MatLayout, MatMul, task_count};
 use crate::cpu::kernel::{Buf, Io, Kernel, Prepared, share};
@@ -351,6 +351,7 @@ impl InputGrad {
                             start: if depth == 0 && self.apart() { Start::Zero } else { Start::Sum },
                             relu: false,
                             far: false,
+                            ahead: Ahead::NOTHING,
                         };
                         let count = meeting.image * images.len();
                         // SAFETY: patches of one meeting do not overlap, and lie inside the rows

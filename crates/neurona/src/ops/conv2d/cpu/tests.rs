@@ -8,6 +8,7 @@ use crate::cpu::gemm::tests::{close, noise, run, wide};
 use crate::cpu::kernel::{Buf, Kernel};
 use crate::cpu::tasks::testing;
 use crate::ops::batch_norm::cpu::{TrainForward, Training, record};
+use crate::ops::sgd_step::cpu::Step;
 
 fn compare(fast: &dyn Kernel, plain: &dyn Kernel, inputs: &mut [Vec<f32>], sizes: &[usize], terms: usize, what: &str) {
     let expected = run(plain, &mut wide(inputs), sizes, false);
@@ -37,8 +38,50 @@ fn check_few(g: Geometry) {
         let fast = few(Pass::WeightGrad { with_bias: bias, step: None });
         compare(&fast, &plain, &mut [noise(x, 1), noise(y, 4)], sizes, pixels, &what);
     }
+    for (momentum, nesterov, maximize) in [(false, false, true), (true, false, false), (true, true, false)] {
+        for (step, with_bias) in [(1.0, true), (2.0, false)] {
+            check_few_step(g, Options { momentum, nesterov, maximize }, step, with_bias);
+        }
+    }
     let (plain, what) = (InputGradReference::<f64>::new(g), format!("few, input_grad {g:?}"));
     compare(&few(Pass::InputGrad), &plain, &mut [noise(y, 4), noise(weight, 2)], &[x], g.k * g.taps(), &what);
+}
+
+/// A step along gradients that are there already, and the same in one sweep with them.
+fn check_few_step(g: Geometry, options: Options, step: f64, with_bias: bool) {
+    let (x, y, size) = (g.n * g.h * g.w * g.c, g.n * g.oh() * g.ow() * g.k, g.k * g.c * g.taps());
+    let (mut x, mut dy, mut bias) = (noise(x, 1), noise(y, 4), vec![f32::NAN; g.k]);
+    let mut numbers = vec![0.1, 0.9, 0.3, 5e-4, step];
+    // The first step must not read the buffer.
+    let mut kept = vec![noise(size, 2), if step > 1.0 { noise(size, 5) } else { vec![f32::NAN; size] }];
+    kept.truncate(options.operands() - 1);
+    let mut alone = kept.clone();
+
+    let few = |step| Few::possible(g, Pass::WeightGrad { with_bias, step }).expect("one group, nothing empty");
+    let (mut gradients, mut again) = (vec![f32::NAN; size], vec![f32::NAN; size]);
+    let given = |gradients: &mut Vec<f32>, bias: &mut Vec<f32>| {
+        let mut given = vec![Buf::over(gradients), Buf::over(bias)];
+        given.truncate(1 + usize::from(with_bias));
+        given
+    };
+    let inputs = [Buf::over(&mut x), Buf::over(&mut dy)];
+    testing::run(&few(None), &inputs, &given(&mut gradients, &mut bias));
+    let mut operands: Vec<Buf> = alone.iter_mut().map(|v| Buf::over(v)).collect();
+    let results = operands.clone();
+    operands.insert(1, Buf::over(&mut gradients));
+    operands.push(Buf::over(&mut numbers));
+    testing::run(&Step::<f32>::new(&[size], options), &operands, &results);
+
+    let mut inputs = inputs.to_vec();
+    let mut outputs = given(&mut again, &mut bias);
+    for kept in &mut kept {
+        inputs.push(Buf::over(kept));
+        outputs.push(Buf::over(kept));
+    }
+    inputs.push(Buf::over(&mut numbers));
+    testing::run(&few(Some(options)), &inputs, &outputs);
+    assert_eq!(gradients, again, "{g:?}, {options:?}");
+    assert_eq!(alone, kept, "{g:?}, {options:?}, step {step}");
 }
 
 #[test]

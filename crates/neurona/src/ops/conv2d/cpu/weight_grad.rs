@@ -6,7 +6,7 @@ use super::grouped::{Grouped, Pass};
 use super::source::Source;
 use super::winograd;
 use super::{Cut, Geometry};
-use crate::cpu::gemm::micro::{Start, Tile};
+use crate::cpu::gemm::micro::{Ahead, Start, Tile};
 use crate::cpu::gemm::panel::{Panel, packed_width, panels};
 use crate::cpu::gemm::{Activation, MatLayout, MatMul, task_count};
 use crate::cpu::kernel::{Io, Kernel, share};
@@ -280,6 +280,7 @@ impl WeightGrad {
                 start: if block == 0 { Start::Zero } else { Start::Sum },
                 relu: false,
                 far: false,
+                ahead: Ahead::NOTHING,
             };
             match self.way {
                 Way::Windows => {

@@ -12,7 +12,7 @@ pub(super) use weight_grad::WeightGrad;
 
 use super::Geometry;
 use super::measure::Measure;
-use crate::cpu::gemm::micro::{Start, Tile as Product};
+use crate::cpu::gemm::micro::{Ahead, Start, Tile as Product};
 use crate::cpu::gemm::panel::{Panel, Transposed, packed_width, panels};
 use crate::cpu::gemm::{Activation, task_count};
 use crate::cpu::kernel::{Io, share};
@@ -398,6 +398,7 @@ impl Winograd {
                 start,
                 relu: false,
                 far: false,
+                ahead: Ahead::NOTHING,
             };
             // SAFETY: the caller's promise.
             unsafe { panel.rows(product, &self.a_rows[..tiles], &self.c_rows[index % self.panels.len()][..tiles]) };

@@ -5,7 +5,7 @@ use super::super::weight_grad::column_sums;
 use super::grid::Grid;
 use super::transform::{Filters, GROUP, POINTS, TAPS, Tile, transforms};
 use super::{APART, FILTERS, ON, possible};
-use crate::cpu::gemm::micro::{Start, Tile as Product};
+use crate::cpu::gemm::micro::{Ahead, Start, Tile as Product};
 use crate::cpu::gemm::panel::{Panel, panels};
 use crate::cpu::kernel::{Io, share};
 use crate::ops::conv2d::cpu::Geometry;
@@ -257,6 +257,7 @@ impl WeightGrad {
             start,
             relu: false,
             far: false,
+            ahead: Ahead::NOTHING,
         };
         // SAFETY: the caller's promise.
         unsafe { panel.rows(product, &self.a_rows[filters], rows) };
