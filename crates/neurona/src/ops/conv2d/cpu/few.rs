@@ -15,6 +15,7 @@ use crate::cpu::gemm::{Activation, DEPTH};
 use crate::cpu::kernel::{Buf, Io, Kernel, share};
 use crate::cpu::simd::vectorized;
 use crate::cpu::stream::Stream;
+use crate::cpu::tasks::pieces;
 use crate::ops::sgd_step::Options;
 use crate::ops::sweep::scalars;
 use finish::Finish;
@@ -48,6 +49,10 @@ const FILTERS: usize = 128;
 const CHANNELS: usize = 32;
 /// Filters between visits to the sums of patches.
 const DEEP: usize = 64;
+/// Parts that the filters are cut into for the gradient by the input, whatever the number of threads, for the sums to be
+/// the same. The tasks of a part are neighbours, so that a thread meets the weights of the same filters in all passes:
+/// cores without a cache in common that have all read a weight take several times as long to write it.
+const PARTS: usize = 2;
 /// Pixels beyond whole registers of them that are multiplied by the filters one by one, along their windows.
 const SINGLE: usize = 3;
 /// Floats between rows of windows beyond their length: rows at a multiple of 4 KiB would push each other out of the L1
@@ -107,6 +112,11 @@ impl Few {
             Pass::WeightGrad { .. } => (size, 0, rows(tallest, 1), rows(tallest, widest.columns)),
         };
         Some(Few { g, pass, pixels, full, size, panels: panels(columns), rest: panels(rest), a_rows, c_rows })
+    }
+
+    /// Values of all input images.
+    fn images(&self) -> usize {
+        self.g.n * self.g.h * self.g.w * self.g.c
     }
 
     /// Tasks with some channels each.
@@ -271,13 +281,21 @@ impl Few {
         unsafe { dots()[pixels - 1].1(&dot) };
     }
 
-    /// Multiplies gradients by the filters' values for some channels, and adds up the patches where they lie.
+    /// Multiplies gradients by the filters' values for one part of the filters and some channels, and adds up the patches
+    /// where they lie.
     fn patches(&self, task: usize, io: &Io<'_>) {
-        let (g, channels) = (&self.g, self.channels(task));
+        let (g, blocks) = (&self.g, self.channel_tasks());
+        let (part, channels) = (task / blocks, self.channels(task % blocks));
         let (first, columns) = (channels.start * g.taps(), channels.len() * g.taps());
         let weights = io.inputs[1].ptr::<f32>().wrapping_add(first);
-        for filters in (0..g.k).step_by(DEEP).map(|k| k..g.k.min(k + DEEP)) {
-            let next = filters.end..g.k.min(filters.end + DEEP);
+        let part_filters = share(g.k, PARTS, part);
+        for at in part_filters.clone().step_by(DEEP) {
+            let filters = at..part_filters.end.min(at + DEEP);
+            // The next filters, or the first ones of the next channels.
+            let (next, rows) = match part_filters.end - filters.end {
+                0 => (part_filters.start * self.size + columns, part_filters.len().min(DEEP)),
+                left => (filters.end * self.size, left.min(DEEP)),
+            };
             for panel in if channels.len() < CHANNELS { &self.rest } else { &self.panels } {
                 let tile = Tile {
                     a: io.inputs[0].ptr::<f32>().wrapping_add(filters.start),
@@ -292,16 +310,13 @@ impl Few {
                     c: io.scratch.ptr::<f32>().wrapping_add(panel.start),
                     c_rows: std::ptr::null(),
                     columns: 0,
-                    start: if filters.start == 0 { Start::Zero } else { Start::Sum },
+                    start: if at == part_filters.start { Start::Zero } else { Start::Sum },
                     relu: false,
                     far: false,
                     // Rows of weights are far apart: what no prefetcher of the machine sees coming.
                     ahead: Ahead {
-                        from: [
-                            weights.wrapping_add(next.start * self.size + panel.start).cast_const(),
-                            std::ptr::null(),
-                        ],
-                        rows: next.len(),
+                        from: [weights.wrapping_add(next + panel.start).cast_const(), std::ptr::null()],
+                        rows,
                         apart: self.size,
                     },
                 };
@@ -309,19 +324,36 @@ impl Few {
                 unsafe { panel.rows(tile, &self.a_rows, &self.c_rows) };
             }
         }
+        let images = self.images();
+        let sums = if part == 0 { io.outputs[0] } else { io.workspace.part::<f32>((part - 1) * images, images) };
         let at = |pixel: usize| pixel * g.c + channels.start..pixel * g.c + channels.end;
         for pixel in 0..g.n * g.h * g.w {
-            // SAFETY: these channels belong to this task.
-            unsafe { io.outputs[0].slice_mut::<f32>(at(pixel)) }.fill(0.0);
+            // SAFETY: these channels of this part belong to this task.
+            unsafe { sums.slice_mut::<f32>(at(pixel)) }.fill(0.0);
         }
         self.meetings(|pixel, tap, to| {
-            let Some(to) = to else { return };
+            let Some(to) = to.filter(|_| !part_filters.is_empty()) else { return };
             let from = self.c_rows[pixel];
             // SAFETY: as above; scratch belongs to this thread.
             let (to, patch) =
-                unsafe { (io.outputs[0].slice_mut::<f32>(at(to)), io.scratch.slice_mut::<f32>(from..from + columns)) };
+                unsafe { (sums.slice_mut::<f32>(at(to)), io.scratch.slice_mut::<f32>(from..from + columns)) };
             to.iter_mut().zip(patch[tap..].iter().step_by(g.taps())).for_each(|(sum, x)| *sum += x);
         });
+    }
+
+    /// Adds up what the parts of the filters have given, for some pixels and channels.
+    fn parts(&self, task: usize, io: &Io<'_>) {
+        let images = self.images();
+        let range = share(images, pieces(images), task);
+        for part in 0..PARTS - 1 {
+            let from = io.workspace.part::<f32>(part * images, images);
+            // SAFETY: nobody writes the workspace during this phase; this range of the result belongs to this task.
+            let (sums, from) = unsafe { (io.outputs[0].slice_mut::<f32>(range.clone()), from.slice::<f32>()) };
+            vectorized(
+                #[inline(always)]
+                || sums.iter_mut().zip(&from[range.clone()]).for_each(|(sum, x)| *sum += x),
+            );
+        }
     }
 
     /// Adds up the gradients of some filters.
@@ -397,7 +429,7 @@ impl Few {
 impl Kernel for Few {
     fn phases(&self) -> Vec<usize> {
         match self.pass {
-            Pass::InputGrad => vec![0, self.channel_tasks()],
+            Pass::InputGrad => vec![PARTS * self.channel_tasks(), pieces(self.images())],
             _ => vec![self.channel_tasks(), self.filter_tasks()],
         }
     }
@@ -405,7 +437,7 @@ impl Kernel for Few {
     fn workspace(&self) -> usize {
         let floats = match self.pass {
             Pass::Forward { .. } => self.size * self.full + (self.pixels - self.full) * self.window(),
-            Pass::InputGrad => 0,
+            Pass::InputGrad => (PARTS - 1) * self.images(),
             Pass::WeightGrad { .. } => self.pixels * self.window(),
         };
         floats * size_of::<f32>()
@@ -424,7 +456,8 @@ impl Kernel for Few {
         match (self.pass, phase) {
             (Pass::Forward { .. }, 0) => self.windows(task, self.full, self.window(), io),
             (Pass::Forward { bias, activation }, _) => self.filters(task, bias, activation, io),
-            (Pass::InputGrad, _) => self.patches(task, io),
+            (Pass::InputGrad, 0) => self.patches(task, io),
+            (Pass::InputGrad, _) => self.parts(task, io),
             (Pass::WeightGrad { .. }, 0) => self.windows(task, 0, self.window(), io),
             (Pass::WeightGrad { with_bias, step }, _) => {
                 if with_bias {
