@@ -248,15 +248,26 @@ impl Winograd {
         }
     }
 
+    /// Which block of panels, and which of tiles, a task of the second phase is about. In training the filters are new:
+    /// tasks of the same panels are then neighbours, so that a thread meets those that it has transformed itself. Else
+    /// all threads have them, and tasks of the same tiles are neighbours.
+    fn panels_and_part(&self, task: usize) -> (usize, usize) {
+        if self.statistics || self.pass == Pass::InputGrad {
+            (task / self.blocks, task % self.blocks)
+        } else {
+            (task % self.panel_blocks, task / self.panel_blocks)
+        }
+    }
+
     /// Transforms a block of tiles, multiplies it by some panels, and transforms the sums back.
     fn some_tiles(&self, task: usize, io: &Io<'_>) {
-        let part = task / self.panel_blocks;
+        let (some, part) = self.panels_and_part(task);
         let tiles = share(self.grid.total(), self.blocks, part);
         let images = io.scratch.ptr::<f32>();
         let plane = self.block * self.row;
         self.images(tiles.clone(), images, plane, GROUP, io);
         let sums = images.wrapping_add(POINTS * plane);
-        for index in share(self.all_panels(), self.panel_blocks, task % self.panel_blocks) {
+        for index in share(self.all_panels(), self.panel_blocks, some) {
             let filters = io.workspace.ptr::<f32>().wrapping_add(self.filters_at(index));
             let filters = (filters.cast_const(), self.plane());
             let images = images.wrapping_add(self.panel(index).0 * self.c);
@@ -281,9 +292,8 @@ impl Winograd {
 
     /// Transforms the filters of a panel, some channels at a time, and multiplies a block of tiles by them.
     fn some_filters(&self, task: usize, io: &Io<'_>) {
-        let part = task / self.panel_blocks;
+        let (index, part) = self.panels_and_part(task);
         let tiles = share(self.grid.total(), self.blocks, part);
-        let index = task % self.panel_blocks;
         let (_, panel) = self.panel(index);
         let taps = TAPS * TAPS * (GROUP.min(self.c) + 1) * self.widest();
         let filters = io.scratch.ptr::<f32>().wrapping_add(taps);
