@@ -3,8 +3,9 @@
 #[cfg(target_arch = "x86_64")]
 use super::vector::{Avx2, Avx512, Narrow};
 use super::vector::{Lanes, Vector};
+use crate::cpu::kernel::share;
 use crate::cpu::simd::by_isa;
-use crate::cpu::stream::{near, prefetch};
+use crate::cpu::stream::{LINE, near, prefetch};
 
 /// One block of `C = A·B`: rows of `A` are broadcast, rows of `B` are vectors.
 ///
@@ -34,8 +35,8 @@ pub(crate) struct Tile {
     pub ahead: Ahead,
 }
 
-/// What comes after a tile, as wide as the tile: it is asked for row by row with the steps of the reduction. All at once,
-/// the requests would be more than a core can have on their way, and the tile would wait for them.
+/// What comes after some tiles, in rows as wide as they: it is asked for row by row with the steps of the reduction. All at once,
+/// the requests would be more than a core can have on their way, and a tile would wait for them.
 #[derive(Clone, Copy)]
 pub(crate) struct Ahead {
     /// The first rows of up to two matrices; null where there is none.
@@ -47,6 +48,19 @@ pub(crate) struct Ahead {
 
 impl Ahead {
     pub const NOTHING: Ahead = Ahead { from: [std::ptr::null(); 2], rows: 0, apart: 0 };
+
+    /// Neighbouring floats, for tiles so wide: lines come whole.
+    pub fn run(from: *const f32, floats: usize, columns: usize) -> Self {
+        let apart = columns.next_multiple_of(LINE);
+        Ahead { from: [from, std::ptr::null()], rows: floats.div_ceil(apart), apart }
+    }
+
+    /// What one of some tiles asks for.
+    pub fn of_tile(&self, tiles: usize, tile: usize) -> Self {
+        let rows = share(self.rows, tiles, tile);
+        let from = self.from.map(|from| if from.is_null() { from } else { from.wrapping_add(rows.start * self.apart) });
+        Ahead { from, rows: rows.len(), apart: self.apart }
+    }
 
     #[inline(always)]
     fn ask(&self, row: usize, floats: usize) {

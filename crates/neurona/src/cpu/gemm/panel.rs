@@ -84,8 +84,12 @@ impl Panel {
             return;
         }
         let (even, more) = (rows / tiles, rows % tiles);
+        let ahead = base.ahead;
         let mut end = 0;
         for i in 0..tiles {
+            if ahead.rows > 0 {
+                base.ahead = ahead.of_tile(tiles, i);
+            }
             let range = end..end + even + usize::from(i < more);
             end = range.end;
             let height = self.width.height(range.len());

@@ -218,6 +218,8 @@ impl Forward {
         let tallest = widths()[widths().len() - 1].rows();
         let (tiles, mut done) = (self.steps * chosen.len() * pixels.div_ceil(tallest), 0);
         let next = (images.start * g.oh() + rows.start) * g.ow() + pixels;
+        let together = fetches && g.stride == [1, 1];
+        let (products, mut product) = (self.steps * chosen.len() * meetings.len(), 0);
         for step in 0..self.steps {
             let last = step + 1 == self.steps;
             for index in chosen.clone() {
@@ -234,6 +236,13 @@ impl Forward {
                 let mut measure = (statistics && last).then(|| Measure::new(panel.columns));
                 for meeting in meetings {
                     let segments = share(meeting.segments.len(), self.steps, step);
+                    let mut ahead = Ahead::NOTHING;
+                    if together {
+                        let some = share(pixels * g.c, products, product);
+                        let from = io.inputs[0].ptr::<f32>().wrapping_add(next * g.c + some.start);
+                        ahead = Ahead::run(from, some.len(), width);
+                        product += 1;
+                    }
                     let tile = Tile {
                         a: x.wrapping_add(group * g.group_c()),
                         a_rows: std::ptr::null(),
@@ -250,7 +259,7 @@ impl Forward {
                         start,
                         relu: last && self.activation == Activation::Relu,
                         far: self.far && step == 0,
-                        ahead: Ahead::NOTHING,
+                        ahead,
                     };
                     let count = (meeting.image * images.len()).min(pixels);
                     let (a_rows, c_rows) = (&meeting.a_rows[..count], &meeting.c_rows[..count]);
@@ -262,7 +271,7 @@ impl Forward {
                             if let Some(measure) = &mut measure {
                                 measure.add(from, rows);
                             }
-                            if fetches && done < tiles {
+                            if fetches && !together && done < tiles {
                                 let some = share(pixels, tiles, done);
                                 self.source.prefetch(next + some.start..next + some.end, io);
                                 done += 1;

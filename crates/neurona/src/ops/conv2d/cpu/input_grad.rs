@@ -10,7 +10,7 @@ use crate::cpu::gemm::micro::{Ahead, Start, Tile, widths};
 use crate::cpu::gemm::panel::{Panel, Transposed, filled_panels, width_of};
 use crate::cpu::gemm::{Activation, DEPTH, MatLayout, MatMul, task_count};
 use crate::cpu::kernel::{Buf, Io, Kernel, Prepared, share};
-use crate::cpu::stream::{FAR, prefetch};
+use crate::cpu::stream::FAR;
 use std::ops::Range;
 
 /// Gradient of a convolution for its input, `f32`: inputs `dy` `[n, oh, ow, k]` and `weight`
@@ -315,11 +315,10 @@ impl InputGrad {
             self.pack(chosen.start, io);
         }
         let depth_blocks = g.group_k().div_ceil(DEPTH).max(1);
-        // The next part's gradients come while this one's are multiplied, some with each tile.
+        // The next part's gradients come while this one's are multiplied, some with each product.
         let outputs = self.outputs(rows.clone());
         let own = images.len() * outputs.len() * g.ow();
-        let tallest = widths()[widths().len() - 1].rows();
-        let (tiles, mut done) = (depth_blocks * chosen.len() * own.div_ceil(tallest), 0);
+        let (products, mut product) = (depth_blocks * chosen.len(), 0);
         let next = ((images.start * g.oh() + outputs.start) * g.ow() + own) * g.k;
         let next = io.inputs[0].ptr::<f32>().wrapping_add(next);
         for depth in 0..depth_blocks {
@@ -335,6 +334,12 @@ impl InputGrad {
                     let meetings = &self.meetings[part % self.cut.blocks];
                     for meeting in &meetings[s % meetings.len()] {
                         let run = if self.whole_rows { meeting.r } else { meeting.r * g.s + s };
+                        let mut ahead = Ahead::NOTHING;
+                        if self.far && product < products {
+                            let some = share(own * g.k, products, product);
+                            ahead = Ahead::run(next.wrapping_add(some.start), some.len(), width);
+                            product += 1;
+                        }
                         let tile = Tile {
                             a: dy.wrapping_add(group * g.group_k() + steps.start),
                             a_rows: std::ptr::null(),
@@ -351,20 +356,12 @@ impl InputGrad {
                             start: if depth == 0 && self.apart() { Start::Zero } else { Start::Sum },
                             relu: false,
                             far: false,
-                            ahead: Ahead::NOTHING,
+                            ahead,
                         };
                         let count = meeting.image * images.len();
                         // SAFETY: patches of one meeting do not overlap, and lie inside the rows
                         // (with padding at the sides) that this task owns.
-                        unsafe {
-                            panel.rows_then(tile, &meeting.a_rows[..count], &meeting.c_rows[..count], |_| {
-                                if self.far && done < tiles {
-                                    let some = share(own * g.k, tiles, done);
-                                    prefetch(next.wrapping_add(some.start), some.len());
-                                    done += 1;
-                                }
-                            });
-                        }
+                        unsafe { panel.rows(tile, &meeting.a_rows[..count], &meeting.c_rows[..count]) };
                     }
                 }
             }
