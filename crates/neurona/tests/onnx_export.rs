@@ -10,6 +10,7 @@ use neurona::nn::{
 };
 use neurona::{Conv2dOptions, DType, PadMode, Result, Tensor, manual_seed};
 use std::path::Path;
+use std::sync::{Mutex, MutexGuard};
 
 /// Every activation, normalisation and pooling, and convolutions of all kinds.
 fn layers() -> Result<Sequential> {
@@ -135,11 +136,19 @@ fn worn(net: &dyn Forward) -> Result<()> {
     Ok(())
 }
 
+/// Held by every test that draws numbers: the generator is the process's, and others' draws would make other numbers of a
+/// seed's. One input in a hundred has the sums of `Ops` cancel to beyond the tolerance.
+fn seeded() -> MutexGuard<'static, ()> {
+    static DRAWING: Mutex<()> = Mutex::new(());
+    let drawing = DRAWING.lock().unwrap_or_else(|e| e.into_inner());
+    manual_seed(5);
+    drawing
+}
+
 /// A network under its name, and how it is exported.
 type Named = (&'static str, Box<dyn Forward>, Export);
 
 fn networks() -> Result<Vec<Named>> {
-    manual_seed(5);
     let ops = Ops { weight: Parameter::new(&Tensor::randn([6])?)? };
     let networks: Vec<(&str, Box<dyn Forward>, Export)> = vec![
         ("lab", Box::new(Lab::new()?), Export::new([3, 32, 32])),
@@ -166,6 +175,7 @@ fn input(options: &Export, batch: usize) -> Result<Tensor> {
 #[test]
 #[ignore = "writes files for a check with Python"]
 fn files_for_the_checker() -> Result<()> {
+    let _drawing = seeded();
     let folder = std::env::var("NEURONA_ONNX").expect("NEURONA_ONNX must name a folder");
     let mut all = networks()?;
     let classics = [("alexnet", 224), ("vgg11_bn", 224), ("resnet50", 96), ("mobilenet_v2", 96), ("vit_b_16", 224)];
@@ -212,6 +222,7 @@ fn again(net: &dyn Forward, options: &Export) -> Result<OnnxModule> {
 
 #[test]
 fn every_network_comes_back_for_all_sizes_of_the_batch() -> Result<()> {
+    let _drawing = seeded();
     for (name, net, options) in networks()? {
         net.train();
         let variants = [
@@ -240,6 +251,7 @@ fn every_network_comes_back_for_all_sizes_of_the_batch() -> Result<()> {
 
 #[test]
 fn parameters_keep_their_names_and_layers_their_mode() -> Result<()> {
+    let _drawing = seeded();
     let net = course_cnn()?;
     let x = Tensor::randn([8, 3, 32, 32])?;
     let mean = |net: &dyn Forward| net.named_buffers()[0].1.get()?.to_vec::<f32>();
@@ -258,6 +270,7 @@ fn parameters_keep_their_names_and_layers_their_mode() -> Result<()> {
 
 #[test]
 fn what_cannot_be_exported_says_so() -> Result<()> {
+    let _drawing = seeded();
     let complaint = |net: &dyn Forward, options: &Export| export_bytes(net, options).unwrap_err().to_string();
     let net = mlp(&[4, 2])?;
     let plain = Export::new([4]);
