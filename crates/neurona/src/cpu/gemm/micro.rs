@@ -35,8 +35,8 @@ pub(crate) struct Tile {
     pub ahead: Ahead,
 }
 
-/// What comes after some tiles, in rows as wide as they: it is asked for row by row with the steps of the reduction. All at once,
-/// the requests would be more than a core can have on their way, and a tile would wait for them.
+/// What comes after some tiles, in rows as wide as they: it is asked for row by row with the steps of the reduction. All at
+/// once, the requests would be more than a core can have on their way, and a tile would wait for them.
 #[derive(Clone, Copy)]
 pub(crate) struct Ahead {
     /// The first rows of up to two matrices; null where there is none.

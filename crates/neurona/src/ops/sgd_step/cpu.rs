@@ -41,8 +41,7 @@ impl Options {
     #[inline(always)]
     pub(crate) fn numbers<T: Real>(&self, [lr, rate, dampening, decay, step]: [f64; 5]) -> ([T; 5], bool) {
         let sign = if self.maximize { -1.0 } else { 1.0 };
-        let [lr, rate, add, decay, sign] = [lr, rate, 1.0 - dampening, decay, sign];
-        ([T::of(lr), T::of(rate), T::of(add), T::of(decay), T::of(sign)], step <= 1.0)
+        ([lr, rate, 1.0 - dampening, decay, sign].map(T::of), step <= 1.0)
     }
 }
 

@@ -213,7 +213,8 @@ impl Forward {
         }
 
         let meetings = &self.meetings[part % self.meetings.len()];
-        // The pixels of the next part, some with each tile. Padded rows come fast enough as they are copied.
+        // The pixels of the next part, some with each tile: inside it where they are neighbours, else after it. Padded rows
+        // come fast enough as they are copied.
         let fetches = self.far && g.points() && self.panel_blocks == 1;
         let tallest = widths()[widths().len() - 1].rows();
         let (tiles, mut done) = (self.steps * chosen.len() * pixels.div_ceil(tallest), 0);
