@@ -426,6 +426,55 @@ fn large_weights_step_along_their_gradients_as_in_one_sweep() -> Result<()> {
     Ok(())
 }
 
+/// The same for linear layers that few rows meet, which make all their gradients and take their step in one sweep.
+#[test]
+fn linear_layers_step_along_their_gradients_as_in_one_sweep() -> Result<()> {
+    let _alone = ALONE.lock().unwrap_or_else(|e| e.into_inner());
+    for (rows, momentum, nesterov, held) in [(1, 0.0, false, false), (4, 0.9, false, true), (8, 0.9, true, false)] {
+        let run = |fuse: bool, apart: bool| -> Result<Vec<Vec<f32>>> {
+            set_fusion(fuse);
+            let parameter = |seed, shape: &[usize]| Parameter::new(&stream(seed, shape, DType::F32, -0.1, 0.1)?);
+            let sizes = [400, 120, 84, 10];
+            let mut all = vec![];
+            for (i, pair) in sizes.windows(2).enumerate() {
+                all.push(parameter(i as u64, &[pair[1], pair[0]])?);
+                all.push(parameter(10 + i as u64, &[pair[1]])?);
+            }
+            let mut sgd = Sgd::new(all.clone(), 0.1).momentum(momentum).nesterov(nesterov).weight_decay(1e-3);
+            let mut seen = vec![];
+            for step in 0..3 {
+                sgd.zero_grad();
+                let before = all[2].get()?;
+                let mut y = stream(20 + step, [rows, 400], DType::F32, -1.0, 1.0)?;
+                for layer in all.chunks(2) {
+                    y = y.linear(&layer[0].get()?, Some(&layer[1].get()?))?.relu()?;
+                }
+                y.mul(&y)?.mean()?.backward()?;
+                if apart {
+                    // Gradients that were read are there before the step.
+                    seen.push(all[0].grad().expect("a gradient").to_vec()?);
+                }
+                sgd.step()?;
+                seen.truncate(seen.len() - usize::from(apart));
+                for parameter in &all {
+                    seen.push(parameter.get()?.to_vec()?);
+                    seen.push(parameter.grad().expect("a gradient").to_vec()?);
+                }
+                if held {
+                    seen.push(before.to_vec()?);
+                }
+            }
+            Ok(seen)
+        };
+        let (plain, fused, apart) = (run(false, false), run(true, false), run(true, true));
+        set_fusion(true);
+        let plain = plain?;
+        assert!(plain == fused?, "{rows} rows, momentum {momentum}, held {held}");
+        assert!(plain == apart?, "{rows} rows, momentum {momentum}, held {held}, in two plans");
+    }
+    Ok(())
+}
+
 #[test]
 fn random_graphs_compute_the_same_with_fusion_and_without() -> Result<()> {
     let _alone = ALONE.lock().unwrap_or_else(|e| e.into_inner());

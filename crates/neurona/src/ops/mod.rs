@@ -213,6 +213,7 @@ op_table! {
     cumsum::CumSum,
     sort::ArgSort,
     matmul::MatMul,
+    linear_step::LinearStep,
     conv2d::Conv2d, conv2d::Conv2dInputGrad, conv2d::Conv2dWeightGrad, conv2d::Conv2dWeightGradStep,
     conv2d_pool::Conv2dPool, conv2d_pool::Conv2dPoolGrad,
     max_pool2d::MaxPool2d, max_pool2d::MaxPool2dGrad,
@@ -257,6 +258,7 @@ pub(crate) mod hardswish;
 pub(crate) mod layer_norm;
 pub(crate) mod layout;
 pub(crate) mod leaky_relu;
+pub(crate) mod linear_step;
 mod logical;
 pub(crate) mod matmul;
 pub(crate) mod max_pool2d;

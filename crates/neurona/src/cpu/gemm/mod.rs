@@ -69,7 +69,7 @@ const SHALLOW: usize = 64;
 /// Packed floats that caches hold. Beyond them few rows wait for memory, whichever way they are multiplied.
 const CACHED: usize = 4 << 20;
 /// A right operand of more floats than this does not stay in the L2 cache: read where it lies, it comes in as rows.
-const LARGE: usize = 1 << 18;
+pub(crate) const LARGE: usize = 1 << 18;
 
 /// Bands of rows that a result has at least when its rows are shared out: for so many threads one each.
 const BANDS: usize = 16;
@@ -169,11 +169,9 @@ impl MatMul {
         // comes next reads it in the order of its elements.
         let by_rows = k < m;
         let least = if by_rows { BANDS } else { 1 };
-        // A thread has the same rows of the weights as in a layer's forward product and its update: whole ones. Read by
-        // columns, each half of them would come from another core's cache, and go back when it is next written.
-        let parts = tasks.min(BANDS).min(k / (2 * m.max(1)));
-        let thin = batch == 1 && m <= THIN && k * n < LARGE && !bias && activation == Activation::None && !lasts;
-        let (way, grid) = if b.col == 1 && thin && parts > 1 {
+        let plain = batch == 1 && !bias && activation == Activation::None && !lasts;
+        let parts = parts(m, n, k);
+        let (way, grid) = if b.col == 1 && plain && parts > 1 {
             (Way::Parts(parts), (1, parts))
         } else if b.col != 1 && a.col == 1 && m <= 8 * dots.len() && !packed && !masked {
             (Way::Dot, (1, tasks.min(n.div_ceil(4)).max(1)))
@@ -254,28 +252,8 @@ impl MatMul {
 
     /// Adds the parts of some elements up, in the order of the reduction.
     fn join(&self, parts: usize, task: usize, io: &Io<'_>) {
-        let size = self.m * self.n;
-        let own = share(size, self.joins(parts), task);
-        // SAFETY: parts were written in the earlier phase; these elements of the result belong to this task.
-        let (sums, out) = unsafe { (io.workspace.slice::<f32>(), io.outputs[0].slice_mut::<f32>(own.clone())) };
-        vectorized(
-            #[inline(always)]
-            || {
-                out.copy_from_slice(&sums[own.clone()]);
-                for part in 1..parts {
-                    let more = &sums[part * size..][own.clone()];
-                    out.iter_mut().zip(more).for_each(|(sum, more)| *sum += more);
-                }
-                if self.masked {
-                    mask(own.clone(), io);
-                }
-            },
-        );
-    }
-
-    /// Tasks that add parts up.
-    fn joins(&self, parts: usize) -> usize {
-        pieces(parts * self.m * self.n)
+        let own = share(self.m * self.n, joins(parts, self.m * self.n), task);
+        add_parts(parts, own, self.masked, io);
     }
 
     /// These steps of the sums of these rows and of a panel's columns, from the beginning or added to what is there, in a
@@ -367,9 +345,49 @@ impl MatMul {
     }
 }
 
-/// Masks elements of the result that belong to the running task.
+/// Parts of the reduction that a product of few rows by a large matrix is cut into, layers' weights in the order of their
+/// memory. A thread then has the same rows of the weights as in a layer's forward product and its update: whole ones. Read
+/// by columns, each half of them would come from another core's cache, and go back when it is next written.
+pub(crate) fn parts(m: usize, n: usize, k: usize) -> usize {
+    if m == 0 || m > THIN || k * n >= LARGE {
+        return 1;
+    }
+    // What it takes to bring a weight to the registers counts as so many multiplications.
+    let tasks = n * k * (m + 4) / 80_000;
+    // As many for one thread as for another.
+    let most = tasks.min(BANDS).min(k / (2 * m));
+    1 << most.checked_ilog2().unwrap_or(0)
+}
+
+/// Tasks that add up so many parts of so many elements.
+pub(crate) fn joins(parts: usize, elements: usize) -> usize {
+    pieces(parts * elements)
+}
+
+/// Adds up the parts of these elements, which are one behind the other in the workspace, in the order of the reduction;
+/// masks them when asked.
+pub(crate) fn add_parts(parts: usize, own: Range<usize>, masked: bool, io: &Io<'_>) {
+    // SAFETY: parts were written in the earlier phase; these elements of the result belong to this task.
+    let (sums, out) = unsafe { (io.workspace.slice::<f32>(), io.outputs[0].slice_mut::<f32>(own.clone())) };
+    let size = sums.len() / parts;
+    vectorized(
+        #[inline(always)]
+        || {
+            out.copy_from_slice(&sums[own.clone()]);
+            for part in 1..parts {
+                let more = &sums[part * size..][own.clone()];
+                out.iter_mut().zip(more).for_each(|(sum, more)| *sum += more);
+            }
+            if masked {
+                mask(own.clone(), io);
+            }
+        },
+    );
+}
+
+/// Masks elements of the result that belong to the running task, by the third operand.
 #[inline(always)]
-fn mask(own: Range<usize>, io: &Io<'_>) {
+pub(crate) fn mask(own: Range<usize>, io: &Io<'_>) {
     // SAFETY: nobody writes an input; these elements belong to this task.
     let (mask, out) = unsafe { (&io.inputs[2].slice::<f32>()[own.clone()], io.outputs[0].slice_mut::<f32>(own)) };
     for (value, mask) in out.iter_mut().zip(mask) {
@@ -404,7 +422,7 @@ impl Kernel for MatMul {
                 phases.push(tasks);
                 phases
             }
-            Way::Parts(parts) if tasks > 0 => vec![*parts, self.joins(*parts)],
+            Way::Parts(parts) if tasks > 0 => vec![*parts, joins(*parts, self.m * self.n)],
             _ => vec![tasks],
         }
     }

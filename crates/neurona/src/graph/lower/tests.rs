@@ -329,3 +329,31 @@ fn a_gradient_that_others_read_is_there_before_the_step() -> Result<()> {
     assert_eq!(steps, expected);
     Ok(())
 }
+
+/// The gradients of a linear layer of so many rows, and the steps of its weight and its bias along them.
+fn step_of_linear(rows: usize) -> Result<(Graph, Value, Vec<Value>)> {
+    let mut graph = Graph::default();
+    let mut leaf = |shape: &[usize]| graph.leaf(shape, DType::F32);
+    let (x, dy, weight, bias) = (leaf(&[rows, 400]), leaf(&[rows, 120]), leaf(&[120, 400]), leaf(&[120]));
+    let numbers = graph.leaf(&[5], DType::F64);
+    let y = graph.op(Relu, &[x])?;
+    let by_weight = graph.op(MatMul::new(true, false), &[dy, y])?;
+    let by_bias = graph.op(Reduce { how: How::Sum, reduced: smallvec![true, false], wide: false }, &[dy])?;
+    let by_input = graph.op(MatMul::new(false, false), &[dy, weight])?;
+    let dx = graph.op(ReluGrad, &[by_input, y])?;
+    let step = graph.op(SgdStep { options: Options::default() }, &[weight, by_weight, bias, by_bias, numbers])?;
+    Ok((graph, by_weight, vec![dx, by_weight, Value { out: 0, ..step }, Value { out: 1, ..step }]))
+}
+
+#[test]
+fn few_rows_meet_the_weights_of_a_linear_layer_once() -> Result<()> {
+    let (graph, _, given) = step_of_linear(8)?;
+    assert_eq!(work(graph, Device::Cpu, &given)?, ["relu", "sum", "linear_grad·sgd_step", "sgd_step"]);
+    let apart = ["relu", "matmul aᵀb", "sum", "matmul ab·relu_grad", "sgd_step"];
+    let (graph, _, given) = step_of_linear(9)?;
+    assert_eq!(work(graph, Device::Cpu, &given)?, apart);
+    let (mut graph, by_weight, mut given) = step_of_linear(8)?;
+    given.push(graph.op(Mul, &[by_weight, by_weight])?);
+    assert_eq!(work(graph, Device::Cpu, &given)?, [&apart[..], &["mul"]].concat());
+    Ok(())
+}

@@ -108,7 +108,9 @@ impl<T: Plain> Strided<T> {
     }
 
     fn tasks(&self) -> usize {
-        pieces(self.total()).min(self.units().max(1))
+        // An element that changes lines takes several times as long as one that is copied along.
+        let work = if let Way::Tiles = self.way { 8 * self.total() } else { self.total() };
+        pieces(work).min(self.units().max(1))
     }
 
     #[inline(always)]

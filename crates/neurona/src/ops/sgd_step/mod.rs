@@ -2,6 +2,7 @@
 
 pub(crate) mod cpu;
 mod cuda;
+pub(crate) mod tile;
 
 pub(crate) use cpu::{Element, ForRule, Options, Rule};
 

@@ -5,20 +5,17 @@
 //! memory: they are read once, or written once, and never packed or turned. What is brought into their order instead is
 //! small: the windows of the pixels, or the patches of gradients.
 
-mod finish;
-
 use super::Geometry;
 use super::weight_grad::column_sums;
 use crate::cpu::gemm::micro::{Ahead, Dot, Start, Tile, dots, widths};
 use crate::cpu::gemm::panel::{Panel, Transposed, panels};
 use crate::cpu::gemm::{Activation, DEPTH};
-use crate::cpu::kernel::{Buf, Io, Kernel, share};
+use crate::cpu::kernel::{Io, Kernel, share};
 use crate::cpu::simd::vectorized;
 use crate::cpu::stream::Stream;
 use crate::cpu::tasks::pieces;
 use crate::ops::sgd_step::Options;
-use crate::ops::sweep::scalars;
-use finish::Finish;
+use crate::ops::sgd_step::tile::{Along, Gradients};
 use std::ops::Range;
 
 /// What is computed. Operands and results are those of [`super::Forward`], [`super::InputGrad`] and
@@ -369,25 +366,11 @@ impl Few {
     fn weight_grads(&self, task: usize, step: Option<Options>, io: &Io<'_>) {
         let (g, filters) = (&self.g, self.rows(task));
         let rows = filters.len();
-        // With a step, the weights and their buffer.
-        let operands = if step.is_some() { &io.inputs[2..io.inputs.len() - 1] } else { &[] };
-        let updated = &io.outputs[io.outputs.len() - operands.len()..];
-        let all = operands.iter().chain(updated).chain(&io.outputs[..1]);
-        assert!(all.into_iter().all(|buf| buf.len::<f32>() >= g.k * self.size));
-        let step = step.map(|step| (step, step.numbers(scalars(io))));
-        let finish = finish::finish(step.map(|(step, (_, first))| (step, first)));
-        let numbers = step.map_or([0.0; 5], |(_, (numbers, _))| numbers);
+        assert!(io.outputs[0].len::<f32>() >= g.k * self.size);
+        let along = Along::new(step, io, g.k * self.size);
         let _stream = Stream;
         for panel in &self.panels {
             let at = filters.start * self.size + panel.start;
-            let place = |bufs: &[Buf], i: usize| {
-                bufs.get(i).map_or(std::ptr::null_mut(), |buf| buf.ptr::<f32>().wrapping_add(at))
-            };
-            let next = |i: usize| {
-                operands
-                    .get(i)
-                    .map_or(std::ptr::null(), |buf| buf.ptr::<f32>().wrapping_add(at + panel.columns).cast_const())
-            };
             let tile = Tile {
                 a: io.inputs[1].ptr::<f32>().wrapping_add(filters.start),
                 a_rows: std::ptr::null(),
@@ -405,23 +388,21 @@ impl Few {
                 relu: false,
                 far: false,
                 // What a step needs comes in short runs, far apart: no prefetcher of the machine sees them coming.
-                ahead: Ahead { from: [next(0), next(1)], rows, apart: self.size },
+                ahead: Ahead { from: along.reads(at + panel.columns), rows, apart: self.size },
             };
             // SAFETY: nobody writes gradients or windows during this phase; scratch belongs to this thread.
             unsafe { panel.rows(tile, &self.a_rows[..rows], &self.c_rows[..rows]) };
-            let done = Finish {
+            let gradients = Gradients {
                 rows,
                 columns: panel.columns,
                 tile: io.scratch.ptr(),
                 tile_row: self.c_rows[1],
-                gradients: place(io.outputs, 0),
-                weights: [place(operands, 0), place(operands, 1)].map(<*mut f32>::cast_const),
-                updated: [place(updated, 0), place(updated, 1)],
+                to: Some(io.outputs[0].ptr::<f32>().wrapping_add(at)),
+                at,
                 row: self.size,
-                numbers,
             };
             // SAFETY: these filters belong to this task.
-            unsafe { finish(&done) };
+            unsafe { along.step(&gradients) };
         }
     }
 }
