@@ -143,6 +143,9 @@ pub struct Reduce<I, A> {
 /// Rows that are joined before their result is joined to the rest.
 const ROWS: usize = 256;
 
+/// Rows that are joined one after the other: so few lose nothing by it.
+const FEW: usize = 8;
+
 /// Columns whose partial results are joined together.
 const COLUMNS: usize = 64;
 
@@ -264,6 +267,14 @@ fn join_rows<I: Plain + Into<A>, A: Number>(
     start: A,
     join: impl Fn(A, A) -> A + Copy,
 ) {
+    if rows.len() <= FEW {
+        out.fill(start);
+        for row in rows {
+            let row = &x[row * inner + columns.start..row * inner + columns.end];
+            out.iter_mut().zip(row).for_each(|(out, &v)| *out = join(*out, v.into()));
+        }
+        return;
+    }
     // Rows that lie end to end are taken several at a time, as one wide row.
     let narrow = columns.len() == inner;
     let width = if narrow { span(inner) } else { columns.len() };

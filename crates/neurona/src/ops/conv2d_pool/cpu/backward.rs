@@ -35,9 +35,8 @@ pub(crate) struct Backward {
     /// Parts of the batch and of the filters: a task each for the gradients by weight.
     parts: usize,
     blocks: usize,
-    /// Tasks that add parts up, and for the gradients by the images.
+    /// Tasks that add some filters' parts up, and spread the gradients by some images.
     finishes: usize,
-    spreads: usize,
 }
 
 impl Backward {
@@ -58,6 +57,7 @@ impl Backward {
         let tasks = task_count(work);
         let parts = g.n.min(tasks).min(PARTS);
         let blocks = tasks.checked_div(parts).unwrap_or(0).min(g.k);
+        let adds = (parts * g.k * runs.len() * wide / 16_384).clamp(1, g.k.max(1));
         let empty = g.k == 0 || length == 0;
         Backward {
             g,
@@ -67,8 +67,7 @@ impl Backward {
             pixels,
             further: [0, step[1], step[0], step[0] + step[1], 0],
             tiles: if empty { Vec::new() } else { tiles(runs.len(), wide) },
-            finishes: (parts * g.k * runs.len() * wide / 16_384).clamp(1, g.k.max(1)),
-            spreads: if input { g.n.min(64) } else { 0 },
+            finishes: adds.max(if input { g.n.min(64) } else { 0 }),
             order: (0..g.c * taps).map(order).collect(),
             runs,
             length,
@@ -234,7 +233,7 @@ impl Backward {
         let values = g.k * self.pixels.len();
         let floats = self.image() + self.wide;
         let output = &io.outputs[1 + usize::from(self.bias)];
-        for image in share(g.n, self.spreads, task) {
+        for image in share(g.n, self.finishes, task) {
             // SAFETY: scratch belongs to this thread.
             let sums = unsafe { io.scratch.slice_mut::<f32>(0..floats) };
             sums.fill(0.0);
@@ -352,7 +351,7 @@ fn tiles(runs: usize, wide: usize) -> Vec<(&'static Shape, usize, usize)> {
 impl Kernel for Backward {
     fn phases(&self) -> Vec<usize> {
         // Filters are packed beside the first phase, and used in the second.
-        vec![self.parts * self.blocks + usize::from(self.input), self.spreads + self.finishes]
+        vec![self.parts * self.blocks + usize::from(self.input), self.finishes]
     }
 
     fn workspace(&self) -> usize {
@@ -373,9 +372,12 @@ impl Kernel for Backward {
         match (phase, task) {
             (0, task) if task < self.parts * self.blocks => self.weigh(task, io),
             (0, _) => self.pack(io),
-            // Sums first, the shorter ones: a thread's tasks are the next ones in order, and the first has one more.
-            (_, task) if task < self.finishes => self.finish(task, io),
-            _ => self.spread(task - self.finishes, io),
+            _ => {
+                self.finish(task, io);
+                if self.input {
+                    self.spread(task, io);
+                }
+            }
         }
     }
 
