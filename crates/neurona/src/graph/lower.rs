@@ -9,6 +9,7 @@ mod fold;
 mod layout;
 mod loss;
 mod norm_pool;
+mod order;
 mod pool;
 mod precision;
 mod residual;
@@ -46,7 +47,7 @@ pub(crate) fn lower(ir: Ir, fuse: bool, device: Device, mixed: Option<DType>) ->
     let ir = if fuse { fuse_relu_grad(ir, device)? } else { ir };
     let ir = layout::choose(ir)?;
     let ir = if gpu { layout::join_casts(ir)? } else { ir };
-    let ir = if fuse && device == Device::Cpu { updates::join(ir)? } else { ir };
+    let ir = if fuse && device == Device::Cpu { order::inputs_first(updates::join(ir)?)? } else { ir };
     let ir = elementwise::group(ir, fuse)?;
     prune(ir)
 }
