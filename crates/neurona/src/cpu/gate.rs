@@ -41,6 +41,11 @@ impl Gate {
         new(old.unwrap_or_else(|old| old))
     }
 
+    /// Adds to the number, with all that was written before; returns the new one. Wakes nobody.
+    pub fn add(&self, more: u64) -> u64 {
+        self.value.0.fetch_add(more, Ordering::SeqCst) + more
+    }
+
     /// Sets the number and wakes who sleeps.
     pub fn set(&self, new: u64) {
         self.value.0.store(new, Ordering::SeqCst);

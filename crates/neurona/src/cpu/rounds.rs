@@ -7,7 +7,7 @@
 
 use super::gate::{Apart, Gate};
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// How long a thread that is done leaves the tasks of others to them. A task's memory moves with it from core to core,
@@ -16,10 +16,9 @@ const COURTESY: Duration = Duration::from_micros(2);
 
 /// What the threads of a run share.
 pub(super) struct Rounds {
-    /// Rounds that have ended.
+    /// Tasks of all rounds so far that have ended. One number that is counted up and looked at: whoever ends a round has
+    /// nobody else to tell, which would be one more way from core to core.
     ended: Gate,
-    /// Tasks of the present round that have ended.
-    done: Apart<AtomicUsize>,
     /// For each thread's range, what has been taken of it.
     taken: Box<[Apart<AtomicU64>]>,
     /// How long a thread looks before it sleeps.
@@ -39,7 +38,7 @@ const LONGEST: usize = u16::MAX as usize;
 impl Rounds {
     pub fn new(threads: usize, patience: Duration) -> Self {
         let taken = (0..threads).map(|_| Apart(AtomicU64::new(0))).collect();
-        Rounds { ended: Gate::new(0), done: Apart(AtomicUsize::new(0)), taken, patience }
+        Rounds { ended: Gate::new(0), taken, patience }
     }
 
     /// Begins to count from zero; no thread may be inside a run.
@@ -74,11 +73,10 @@ impl Rounds {
         now >> 32 == round && now >> 16 & 0xFFFF > 0
     }
 
-    /// Counts tasks that have ended, of so many; the last ones end the round.
-    fn count(&self, done: usize, tasks: usize, round: u64) {
-        if done > 0 && self.done.0.fetch_add(done, Ordering::AcqRel) + done == tasks {
-            self.done.0.store(0, Ordering::Relaxed);
-            self.ended.set(round);
+    /// Counts tasks that have ended; the last of these `tasks` end their round.
+    fn count(&self, done: usize, tasks: u64) {
+        if done > 0 && self.ended.add(done as u64) == tasks {
+            self.ended.rouse();
         }
     }
 }
@@ -113,8 +111,9 @@ pub struct Walk<'a> {
     /// None when it is alone.
     rounds: Option<&'a Rounds>,
     thread: usize,
-    /// Rounds so far.
+    /// Rounds so far, and their tasks.
     round: u64,
+    tasks: u64,
     /// Whether phases of one task have come since.
     lone: bool,
     /// Whether it has found a thread that had not begun with its tasks: there is no use in leaving them to it.
@@ -124,11 +123,11 @@ pub struct Walk<'a> {
 impl<'a> Walk<'a> {
     /// The way of a thread that shares nothing.
     pub(super) fn alone() -> Self {
-        Walk { rounds: None, thread: 0, round: 0, lone: false, absent: false }
+        Walk { rounds: None, thread: 0, round: 0, tasks: 0, lone: false, absent: false }
     }
 
     pub(super) fn new(rounds: &'a Rounds, thread: usize) -> Self {
-        Walk { rounds: Some(rounds), thread, round: 0, lone: false, absent: false }
+        Walk { rounds: Some(rounds), thread, round: 0, tasks: 0, lone: false, absent: false }
     }
 
     /// The thread's number.
@@ -141,7 +140,7 @@ impl<'a> Walk<'a> {
     pub fn phase(&mut self, tasks: usize, mut run: impl FnMut(usize)) {
         let Some(rounds) = self.rounds else { return (0..tasks).for_each(run) };
         if tasks <= 1 {
-            // Phases of a single task all run on thread 0, and end together with the next round.
+            // Phases of a single task all run on thread 0, and end together: as one task, when the next round begins.
             if self.thread == 0 {
                 self.settle();
                 (0..tasks).for_each(run);
@@ -150,21 +149,22 @@ impl<'a> Walk<'a> {
             return;
         }
         if std::mem::take(&mut self.lone) {
-            self.round += 1;
+            self.tasks += 1;
             if self.thread == 0 {
-                rounds.ended.set(self.round);
+                rounds.ended.set(self.tasks);
             }
         }
         self.settle();
         self.round += 1;
+        self.tasks += tasks as u64;
         let ranges = Ranges::new(tasks, rounds.taken.len());
         let (own, mut done) = (ranges.of(self.thread), 0);
         while let Some(unit) = rounds.take(self.thread, self.round, own.clone(), true) {
             done += ranges.run(unit, &mut run);
         }
-        rounds.count(done, tasks, self.round);
+        rounds.count(done, self.tasks);
         // Nobody's word is looked at before it must be: its owner would have to fetch it back.
-        if self.absent || rounds.ended.look(COURTESY, |ended| ended >= self.round).is_none() {
+        if self.absent || rounds.ended.look(COURTESY, |ended| ended >= self.tasks).is_none() {
             self.help(rounds, &ranges, run);
         }
     }
@@ -180,13 +180,13 @@ impl<'a> Walk<'a> {
                 done += ranges.run(unit, &mut run);
             }
         }
-        rounds.count(done, ranges.tasks, self.round);
+        rounds.count(done, self.tasks);
     }
 
     /// Waits for the end of all rounds so far.
     pub(super) fn settle(&self) {
         if let Some(rounds) = self.rounds {
-            rounds.ended.wait(rounds.patience, |ended| ended >= self.round);
+            rounds.ended.wait(rounds.patience, |ended| ended >= self.tasks);
         }
     }
 }

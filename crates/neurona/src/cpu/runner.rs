@@ -2,7 +2,7 @@
 
 use super::kernel::{Buf, Io};
 use super::rounds::Walk;
-use super::storage::Storage;
+use super::storage::{PAGE, Storage};
 use super::team::Team;
 use crate::error::{Error, Result};
 use crate::graph::debug;
@@ -47,9 +47,10 @@ impl Runner {
         if self.arena.bytes() < plan.arena {
             // Let the old one go first: both at once may not fit.
             self.arena = Storage::zeroed(0);
-            self.arena = Storage::zeroed(plan.arena);
+            // Of an even number of pages, so that it begins with one.
+            self.arena = Storage::zeroed(plan.arena.next_multiple_of(2 * PAGE));
         }
-        let scratch = plan.scratch.div_ceil(64) * 64;
+        let scratch = plan.scratch.next_multiple_of(PAGE);
         if self.scratch.bytes() < scratch * self.threads() {
             self.scratch = Storage::zeroed(scratch * self.threads());
         }

@@ -13,13 +13,22 @@ use std::sync::{Arc, Mutex};
 /// Cache lines are 64 bytes, and AVX-512 loads are fastest when they do not straddle two.
 const ALIGN: usize = 64;
 
+/// A page of memory. Machines that fetch lines ahead do so inside one.
+pub(crate) const PAGE: usize = 4 << 10;
+
+/// How far before the start of a page a block of so many bytes should begin: so that its middle falls there. Two threads
+/// share work by halves, and what a core fetches ahead of its own half it would take from the other's cache, where they have
+/// none in common at some 100 ns a line. Blocks of a fraction of a page have no halves to speak of.
+pub(crate) fn before_page(bytes: usize) -> usize {
+    if bytes < PAGE / 4 { 0 } else { bytes / 2 / ALIGN * ALIGN }
+}
+
 /// Asks for pages of 2 MiB for large blocks: with small ones, looking up addresses takes a tenth of a pass over large
 /// tensors, more so in a virtual machine, which looks up twice. The small pages at the ends are taken in, so that
 /// neighbours can share a large one.
 #[cfg(target_os = "linux")]
 fn in_large_pages(block: NonNull<u8>, bytes: usize) {
     const LARGE: usize = 512 << 10;
-    const PAGE: usize = 4 << 10;
     if bytes >= LARGE {
         let before = block.addr().get() % PAGE;
         let bytes = (before + bytes).next_multiple_of(PAGE);
@@ -63,8 +72,10 @@ impl Storage {
         let block = unsafe { alloc_zeroed(layout) };
         let Some(block) = NonNull::new(block) else { handle_alloc_error(layout) };
         in_large_pages(block, layout.size());
-        // SAFETY: the layout has room for `bytes` from any of its first `ALIGN` addresses.
-        let ptr = unsafe { block.add(block.align_offset(ALIGN)) };
+        let (before, align) = (before_page(bytes), Self::align(bytes));
+        let skip = block.as_ptr().wrapping_add(before).align_offset(align);
+        // SAFETY: the layout has room for `bytes` from any of its first `align` addresses.
+        let ptr = unsafe { block.add(skip) };
         Storage { memory: Memory::Host { block, ptr }, bytes }
     }
 
@@ -105,8 +116,13 @@ impl Storage {
 
     /// Aligned by hand: asked for more than its usual alignment, the system's allocator would write the zeros itself
     /// instead of handing out pages that are zero already, a whole pass over the memory of large tensors.
+    /// What [`before_page`] counts to.
+    fn align(bytes: usize) -> usize {
+        if before_page(bytes) > 0 { PAGE } else { ALIGN }
+    }
+
     fn layout(bytes: usize) -> Layout {
-        let room = bytes.checked_add(ALIGN).expect("tensor sizes were checked when its shape was made");
+        let room = bytes.checked_add(Self::align(bytes)).expect("tensor sizes were checked when its shape was made");
         Layout::from_size_align(room, align_of::<u64>()).expect("tensor sizes were checked when its shape was made")
     }
 

@@ -6,7 +6,7 @@ use super::node::Source;
 use super::walk::{Trace, Words};
 use crate::cpu::kernel::{Buf, Kernel, Prepared};
 use crate::cpu::pace::Pace;
-use crate::cpu::storage::Storage;
+use crate::cpu::storage::{PAGE, Storage, before_page};
 use crate::cuda;
 use crate::error::Place;
 use crate::ops::{Op, Run};
@@ -178,6 +178,12 @@ fn aligned(bytes: usize) -> usize {
 /// larger ones fills the GPU by itself.
 const SMALL: usize = 32 << 20;
 const APART: usize = 3;
+
+/// Values of a plan on CPU cores that together take no more than this share no memory. What a core writes where another has
+/// written last comes from that one's cache first, where they have none in common at several times the cost; in memory of its
+/// own a value's lines stay with the core that writes them step after step. Half of a last-level cache: in what is larger
+/// than that, more memory costs more than it saves.
+const ROOMY: usize = 16 << 20;
 
 impl Plan {
     /// Chooses kernels and places every value.
@@ -491,12 +497,27 @@ impl Arena {
         lifetime
     }
 
+    /// One behind the other, each with its middle at the start of a page.
+    fn apart(&mut self) -> Vec<usize> {
+        let mut place = |life: &Lifetime| {
+            let before = before_page(life.bytes);
+            let align = if before > 0 { PAGE } else { 1 };
+            let offset = (self.size + before).next_multiple_of(align) - before;
+            self.size = offset + life.bytes;
+            offset
+        };
+        self.lifetimes.iter().map(&mut place).collect()
+    }
+
     /// Largest first, each at the lowest offset that is free during its life.
     fn offsets(&mut self, device: Device) -> Vec<usize> {
         // On a GPU steps run side by side where they share no memory; those in which work is small enough to gain from
         // that get memory that was not in use just before.
         if device != Device::Cpu {
             self.lifetimes.iter_mut().filter(|life| life.bytes <= SMALL).for_each(|life| life.last += APART);
+        }
+        if device == Device::Cpu && self.lifetimes.iter().map(|life| life.bytes).sum::<usize>() <= ROOMY {
+            return self.apart();
         }
         let mut order: Vec<usize> = (0..self.lifetimes.len()).collect();
         order.sort_by_key(|&i| (std::cmp::Reverse(self.lifetimes[i].bytes), self.lifetimes[i].first));

@@ -1,8 +1,9 @@
 //! Gradients and step of a linear layer on CPU cores, in one sweep over its weights.
 //!
-//! Some rows of weights at a time and a few registers of their columns: they are multiplied by gradients, which gives a part
-//! of the gradient by the input; the input is multiplied by gradients, which gives their own; and they take their step while
-//! all of it is in the L1 cache.
+//! Some rows of weights at a time, from one end to the other: they are multiplied by gradients, which gives a part of the
+//! gradient by the input; the input is multiplied by gradients, which gives their own; and they take their step while all of
+//! it is in the L1 cache. Walked down instead, a few columns at a time, rows would be fetched ahead far beyond the last one of
+//! a thread: where cores have no cache in common, taking each other's rows made a sweep five times as long.
 
 #[cfg(target_arch = "x86_64")]
 use crate::cpu::gemm::vector::{Avx2, Avx512};
@@ -12,7 +13,6 @@ use crate::cpu::kernel::{Io, Kernel, share};
 use crate::cpu::simd::{by_isa, vectorized};
 use crate::ops::sgd_step::Options;
 use crate::ops::sgd_step::tile::{Along, Gradients};
-use std::ops::Range;
 
 /// The sweep, for few rows of inputs.
 pub(super) struct Sweep {
@@ -23,72 +23,91 @@ pub(super) struct Sweep {
     step: Options,
     /// Of the rows of weights, a task each; those of a product of its own, so that the gradient by the input has its bits.
     parts: usize,
-    columns: Vec<Columns>,
+    blocks: &'static Blocks,
 }
 
-/// Some neighbouring columns of the weights.
-struct Columns {
-    range: Range<usize>,
-    run: BlockFn,
-}
+/// Columns that are swept at a time: with their state and gradients, as many rows of them as a block has fit into the L1
+/// cache.
+const COLUMNS: usize = 512;
 
 impl Sweep {
     /// For up to as many rows as there are kernels for.
     pub fn new(rows: usize, out: usize, inner: usize, masked: bool, step: Options) -> Option<Self> {
-        // Rows of larger matrices are too far apart to be walked down.
-        let columns = cut(rows, inner).filter(|_| out * inner < LARGE)?;
-        Some(Sweep { rows, out, inner, masked, step, parts: parts(rows, inner, out), columns })
+        let blocks = blocks().get(rows.checked_sub(1)?)?;
+        let fits = inner > 0 && out * inner < LARGE;
+        fits.then(|| Sweep { rows, out, inner, masked, step, parts: parts(rows, inner, out), blocks })
     }
 
     /// Some rows of weights.
     fn sweep(&self, part: usize, io: &Io<'_>) {
         let filters = share(self.out, self.parts, part);
-        let floats = self.out * self.inner;
+        let (size, floats) = (self.rows * self.inner, self.out * self.inner);
         let sizes = [
             (io.inputs[0], self.rows * self.out),
-            (io.inputs[1], self.rows * self.inner),
-            (io.outputs[0], self.rows * self.inner),
+            (io.inputs[1], size),
+            (io.outputs[0], size),
             (io.outputs[1], floats),
             (io.workspace, self.workspace() / size_of::<f32>()),
         ];
         assert!(sizes.iter().all(|(buf, floats)| buf.len::<f32>() >= *floats));
         let along = Along::new(Some(self.step), io, floats);
-        let sums = if self.parts > 1 { io.workspace } else { io.outputs[0] };
-        for Columns { range, run } in &self.columns {
-            let at = filters.start * self.inner + range.start;
-            let block = Block {
-                dy: io.inputs[0].ptr::<f32>().wrapping_add(filters.start),
-                dy_row: self.out,
-                x: io.inputs[1].ptr::<f32>().wrapping_add(range.start),
-                weights: along.reads(at)[0],
-                gradients: io.outputs[1].ptr::<f32>().wrapping_add(at),
-                sums: sums.ptr::<f32>().wrapping_add(part * self.rows * self.inner + range.start),
-                filters: filters.len(),
-                row: self.inner,
-                columns: range.len(),
-            };
-            let gradients = Gradients {
-                rows: filters.len(),
-                columns: range.len(),
-                tile: block.gradients,
-                tile_row: self.inner,
-                to: None,
-                at,
-                row: self.inner,
-            };
-            // SAFETY: sizes are as checked above; these rows and columns belong to this task, and so do these sums. The
-            // kernel is of the instruction set in use.
-            unsafe {
-                run(&block);
-                along.step(&gradients);
+        let line = self.line();
+        // SAFETY: scratch belongs to this thread.
+        let sums = unsafe { io.scratch.slice_mut::<f32>(0..self.rows * line) };
+        sums.fill(0.0);
+        for start in (0..self.inner).step_by(COLUMNS) {
+            let columns = COLUMNS.min(self.inner - start);
+            let mut filter = filters.start;
+            while filter < filters.end {
+                let (rows, run) = self.blocks.at_most(filters.end - filter);
+                let at = filter * self.inner + start;
+                let block = Block {
+                    dy: io.inputs[0].ptr::<f32>().wrapping_add(filter),
+                    dy_row: self.out,
+                    x: io.inputs[1].ptr::<f32>().wrapping_add(start),
+                    weights: along.reads(at)[0],
+                    gradients: io.outputs[1].ptr::<f32>().wrapping_add(at),
+                    sums: sums[start..].as_mut_ptr(),
+                    sums_row: line,
+                    row: self.inner,
+                    columns,
+                };
+                let gradients = Gradients {
+                    rows,
+                    columns,
+                    tile: block.gradients,
+                    tile_row: self.inner,
+                    to: None,
+                    at,
+                    row: self.inner,
+                };
+                // SAFETY: sizes are as checked above; these rows and columns belong to this task, and so do these sums. The
+                // kernel is of the instruction set in use.
+                unsafe {
+                    run(&block);
+                    along.step(&gradients);
+                }
+                filter += rows;
             }
+        }
+        let (to, own) = if self.parts > 1 { (io.workspace, part * size) } else { (io.outputs[0], 0) };
+        // SAFETY: these sums belong to this task.
+        let to = unsafe { to.slice_mut::<f32>(own..own + size) };
+        for (to, sums) in to.chunks_exact_mut(self.inner).zip(sums.chunks_exact(line)) {
+            to.copy_from_slice(&sums[..self.inner]);
         }
         if self.masked && self.parts == 1 {
             vectorized(
                 #[inline(always)]
-                || mask(0..self.rows * self.inner, io),
+                || mask(0..size, io),
             );
         }
+    }
+
+    /// Floats of a row of sums while they are added to: whole registers, because what was written in part cannot be read
+    /// again before it has reached the cache.
+    fn line(&self) -> usize {
+        self.inner.next_multiple_of(16)
     }
 }
 
@@ -100,6 +119,10 @@ impl Kernel for Sweep {
 
     fn workspace(&self) -> usize {
         if self.parts > 1 { self.parts * self.rows * self.inner * size_of::<f32>() } else { 0 }
+    }
+
+    fn scratch(&self) -> usize {
+        self.rows * self.line() * size_of::<f32>()
     }
 
     fn run(&self, phase: usize, task: usize, io: &Io<'_>) {
@@ -115,55 +138,65 @@ impl Kernel for Sweep {
     }
 }
 
-/// A block of weights with what it meets and gives. Floats from one row to the next are `row` but for the gradients by the
-/// layer's result.
+/// A block of weights with what it meets and gives. Floats from one row to the next are `row`, unless they are named apart.
 struct Block {
     dy: *const f32,
     dy_row: usize,
     x: *const f32,
     weights: *const f32,
     gradients: *mut f32,
+    /// Added to, in whole registers.
     sums: *mut f32,
-    /// Rows of weights.
-    filters: usize,
+    sums_row: usize,
     row: usize,
     columns: usize,
 }
 
-/// A compiled [`Block`] of a fixed number of rows of inputs: reads and writes what it names.
+/// A compiled [`Block`] of a fixed number of rows of inputs, and of weights: reads and writes what it names.
 type BlockFn = unsafe fn(&Block);
 
+/// `M` rows of inputs, `F` of weights.
 #[inline(always)]
-unsafe fn block<V: Vector, const M: usize, const N: usize, const PART: bool>(b: &Block) {
-    // SAFETY: the caller's block names memory that it may read and write, and only `columns` of it are touched; the vector
-    // operations are there by this function's callers.
+unsafe fn block<V: Vector, const M: usize, const F: usize>(b: &Block) {
+    // SAFETY: the caller's block names memory that it may read and write; the vector operations are there by this function's
+    // callers.
     unsafe {
-        let load =
-            |p: *const f32, j: usize| if PART { V::load_part(p, b.columns) } else { V::load(p.add(j * V::LANES)) };
-        let store = |v: V, p: *mut f32, j: usize| {
-            if PART { v.store_part(p, b.columns) } else { v.store(p.add(j * V::LANES)) }
-        };
-        let x: [[V; N]; M] = std::array::from_fn(|i| std::array::from_fn(|j| load(b.x.add(i * b.row), j)));
-        let mut sums = [[V::splat(0.0); N]; M];
-        for filter in 0..b.filters {
-            let at = filter * b.row;
-            let weights: [V; N] = std::array::from_fn(|j| load(b.weights.add(at), j));
-            let mut gradients = [V::splat(0.0); N];
-            for i in 0..M {
-                let dy = V::splat(*b.dy.add(i * b.dy_row + filter));
-                for j in 0..N {
-                    sums[i][j] = dy.mul_add(weights[j], sums[i][j]);
-                    gradients[j] = dy.mul_add(x[i][j], gradients[j]);
-                }
-            }
-            for (j, gradient) in gradients.iter().enumerate() {
-                store(*gradient, b.gradients.add(at), j);
-            }
+        let dy: [[V; F]; M] = std::array::from_fn(|i| std::array::from_fn(|f| V::splat(*b.dy.add(i * b.dy_row + f))));
+        let whole = b.columns / V::LANES * V::LANES;
+        for column in (0..whole).step_by(V::LANES) {
+            register::<V, M, F, false>(b, &dy, column);
         }
-        for (i, sums) in sums.iter().enumerate() {
-            for (j, sum) in sums.iter().enumerate() {
-                store(*sum, b.sums.add(i * b.row), j);
+        if whole < b.columns {
+            register::<V, M, F, true>(b, &dy, whole);
+        }
+    }
+}
+
+/// A register of columns; `PART` at the end of a row, where they do not fill it.
+#[inline(always)]
+unsafe fn register<V: Vector, const M: usize, const F: usize, const PART: bool>(
+    b: &Block,
+    dy: &[[V; F]; M],
+    column: usize,
+) {
+    let part = b.columns % V::LANES;
+    // SAFETY: as above, and only columns that are there are touched.
+    unsafe {
+        let load = |p: *const f32| if PART { V::load_part(p, part) } else { V::load(p) };
+        let store = |v: V, p: *mut f32| if PART { v.store_part(p, part) } else { v.store(p) };
+        let weights: [V; F] = std::array::from_fn(|f| load(b.weights.add(f * b.row + column)));
+        let mut gradients = [V::splat(0.0); F];
+        for (i, dy) in dy.iter().enumerate() {
+            let place = b.sums.add(i * b.sums_row + column);
+            let (x, mut sum) = (load(b.x.add(i * b.row + column)), V::load(place));
+            for f in 0..F {
+                sum = dy[f].mul_add(weights[f], sum);
+                gradients[f] = dy[f].mul_add(x, gradients[f]);
             }
+            sum.store(place);
+        }
+        for (f, gradient) in gradients.iter().enumerate() {
+            store(*gradient, b.gradients.add(f * b.row + column));
         }
     }
 }
@@ -171,9 +204,9 @@ unsafe fn block<V: Vector, const M: usize, const N: usize, const PART: bool>(b: 
 macro_rules! compiled {
     ($block:ident $(, $features:literal)?) => {
         $(#[target_feature(enable = $features)])?
-        unsafe fn $block<V: Vector, const M: usize, const N: usize, const PART: bool>(b: &Block) {
+        unsafe fn $block<V: Vector, const M: usize, const F: usize>(b: &Block) {
             // SAFETY: the caller's promise, passed on.
-            unsafe { block::<V, M, N, PART>(b) }
+            unsafe { block::<V, M, F>(b) }
         }
     };
 }
@@ -183,54 +216,35 @@ compiled!(block_avx2, "avx2,fma");
 #[cfg(target_arch = "x86_64")]
 compiled!(block_avx512, "avx512f,avx512bw,avx512vl,avx512dq,avx2,fma");
 
-/// Blocks of one width, by their number of rows from 1 on.
-struct Width {
-    columns: usize,
-    rows: [BlockFn; 8],
+/// Blocks for a number of rows of inputs: of one row of weights, and of as many as leave registers for the rest.
+struct Blocks {
+    one: BlockFn,
+    most: (usize, BlockFn),
 }
 
-macro_rules! width {
-    ($block:ident, $vector:ty, $n:literal, $part:literal) => {
-        Width {
-            columns: if $part { 1 } else { $n * <$vector as Vector>::LANES },
-            rows: [
-                $block::<$vector, 1, $n, $part>,
-                $block::<$vector, 2, $n, $part>,
-                $block::<$vector, 3, $n, $part>,
-                $block::<$vector, 4, $n, $part>,
-                $block::<$vector, 5, $n, $part>,
-                $block::<$vector, 6, $n, $part>,
-                $block::<$vector, 7, $n, $part>,
-                $block::<$vector, 8, $n, $part>,
-            ],
-        }
+impl Blocks {
+    /// The largest block of so many rows of weights at most, which are some.
+    fn at_most(&self, rows: usize) -> (usize, BlockFn) {
+        if self.most.0 <= rows { self.most } else { (1, self.one) }
+    }
+}
+
+macro_rules! by_rows {
+    ($block:ident, $vector:ty, $(($m:literal, $f:literal)),*) => {
+        [$(Blocks { one: $block::<$vector, $m, 1>, most: ($f, $block::<$vector, $m, $f>) }),*]
     };
 }
-
-// Two registers a row where there are registers for their sums; the last blocks for what does not fill one.
-static PORTABLE: [Width; 2] = [width!(block_portable, Lanes, 1, false), width!(block_portable, Lanes, 1, true)];
+static PORTABLE: [Blocks; 8] =
+    by_rows!(block_portable, Lanes, (1, 4), (2, 4), (3, 2), (4, 2), (5, 2), (6, 2), (7, 2), (8, 2));
 #[cfg(target_arch = "x86_64")]
-static AVX2: [Width; 2] = [width!(block_avx2, Avx2, 1, false), width!(block_avx2, Avx2, 1, true)];
+static AVX2: [Blocks; 8] = by_rows!(block_avx2, Avx2, (1, 4), (2, 4), (3, 2), (4, 2), (5, 2), (6, 2), (7, 2), (8, 2));
 #[cfg(target_arch = "x86_64")]
-static AVX512: [Width; 3] = [
-    width!(block_avx512, Avx512, 2, false),
-    width!(block_avx512, Avx512, 1, false),
-    width!(block_avx512, Avx512, 1, true),
-];
+static AVX512: [Blocks; 8] =
+    by_rows!(block_avx512, Avx512, (1, 4), (2, 4), (3, 4), (4, 4), (5, 4), (6, 3), (7, 3), (8, 3));
 
-/// Cuts columns into blocks, for so many rows of inputs.
-fn cut(rows: usize, columns: usize) -> Option<Vec<Columns>> {
-    let widths: &'static [Width] = by_isa!(&AVX512, &AVX2, &PORTABLE);
-    let (mut cut, mut start) = (Vec::new(), 0);
-    while start < columns {
-        let rest = columns - start;
-        let width = widths.iter().find(|width| width.columns <= rest)?;
-        let run = *width.rows.get(rows.checked_sub(1)?)?;
-        let taken = if width.columns == 1 { rest } else { width.columns };
-        cut.push(Columns { range: start..start + taken, run });
-        start += taken;
-    }
-    Some(cut).filter(|cut| !cut.is_empty())
+/// Blocks by their number of rows of inputs, from 1 on.
+fn blocks() -> &'static [Blocks] {
+    by_isa!(&AVX512, &AVX2, &PORTABLE)
 }
 
 #[cfg(test)]
@@ -289,7 +303,9 @@ mod tests {
     #[test]
     fn one_sweep_has_the_bits_of_products_and_step() {
         for rows in 1..=8 {
-            for (out, inner) in [(1, 1), (3, 5), (10, 84), (84, 120), (120, 400), (7, 33), (300, 47), (257, 1019)] {
+            for (out, inner) in
+                [(1, 1), (3, 5), (10, 84), (84, 120), (120, 400), (7, 33), (300, 47), (257, 1019), (33, 512)]
+            {
                 let step = f64::from(1 + u8::from((rows + inner) % 2 == 0));
                 check(rows, out, inner, out % 2 == 0, Options { momentum: true, ..Default::default() }, step);
             }

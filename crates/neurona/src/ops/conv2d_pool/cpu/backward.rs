@@ -350,7 +350,8 @@ fn tiles(runs: usize, wide: usize) -> Vec<(&'static Shape, usize, usize)> {
 
 impl Kernel for Backward {
     fn phases(&self) -> Vec<usize> {
-        // Filters are packed beside the first phase, and used in the second.
+        // Filters are packed beside the first phase, and used in the second: by the first task, so that threads share the
+        // others as they share those of the other phases, image by image.
         vec![self.parts * self.blocks + usize::from(self.input), self.finishes]
     }
 
@@ -370,8 +371,8 @@ impl Kernel for Backward {
 
     fn run(&self, phase: usize, task: usize, io: &Io<'_>) {
         match (phase, task) {
-            (0, task) if task < self.parts * self.blocks => self.weigh(task, io),
-            (0, _) => self.pack(io),
+            (0, 0) if self.input => self.pack(io),
+            (0, task) => self.weigh(task - usize::from(self.input), io),
             _ => {
                 self.finish(task, io);
                 if self.input {
