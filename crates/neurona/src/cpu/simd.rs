@@ -63,6 +63,22 @@ fn best() -> Isa {
     Isa::Portable
 }
 
+/// Whether the widest registers are worked on in one piece. AMD's first cores with AVX-512 (Zen 4, family 19h) cut them in two:
+/// there nothing is won by them where they lie across cache lines.
+#[cfg(target_arch = "x86_64")]
+pub(crate) fn whole_registers() -> bool {
+    static WHOLE: std::sync::LazyLock<bool> = std::sync::LazyLock::new(|| {
+        use std::arch::x86_64::__cpuid;
+        // The maker's name in three registers: "AuthenticAMD".
+        let maker = __cpuid(0);
+        let amd = [maker.ebx, maker.edx, maker.ecx].map(u32::to_le_bytes).concat() == b"AuthenticAMD";
+        let version = __cpuid(1).eax;
+        let family = (version >> 8 & 0xF) + (version >> 20 & 0xFF);
+        !(amd && family == 0x19)
+    });
+    *WHOLE
+}
+
 /// One of three values of the same type, by the instruction set in use: AVX-512's, AVX2's, or every machine's. The first two
 /// are looked at where there are such machines only.
 macro_rules! by_isa {

@@ -299,3 +299,17 @@ pub(crate) fn take(device: Device, bytes: usize) -> Result<Arc<Storage>> {
         Device::Cuda(index) => Gpu::get(index)?.pool.take(bytes),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_begin_with_a_line_and_have_their_middle_where_a_page_begins() {
+        for bytes in [0, 1, 63, 1000, 1024, 4097, 192_000, 1 << 20] {
+            let address = Storage::zeroed(bytes).address() as usize;
+            assert_eq!(address % ALIGN, 0, "{bytes} bytes");
+            assert!(bytes < PAGE / 4 || (address + bytes / 2 / ALIGN * ALIGN) % PAGE == 0, "{bytes} bytes");
+        }
+    }
+}

@@ -545,3 +545,23 @@ impl Arena {
         offsets
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_apart_share_nothing_and_have_their_middles_where_pages_begin() {
+        let mut arena = Arena::default();
+        for bytes in [256, 4864, 18_944, 1024, 512, 1 << 20, 6400, 256] {
+            arena.made(None, bytes, 0);
+        }
+        let (offsets, mut end) = (arena.apart(), 0);
+        for (offset, life) in offsets.iter().zip(&arena.lifetimes) {
+            assert!(*offset >= end && offset % 64 == 0);
+            assert!(life.bytes < PAGE / 4 || (offset + life.bytes / 2 / 64 * 64) % PAGE == 0);
+            end = offset + life.bytes;
+        }
+        assert_eq!(end, arena.size);
+    }
+}

@@ -5,6 +5,7 @@
 //! gradient belongs to one pixel: that one's window of the input takes part, and three others do not.
 
 mod backward;
+mod copies;
 mod direct;
 mod micro;
 mod product;

@@ -9,10 +9,12 @@
 use crate::cpu::gemm::vector::{Avx2, Avx512};
 use crate::cpu::gemm::vector::{Lanes, Vector};
 use crate::cpu::gemm::{LARGE, add_parts, joins, mask, parts};
-use crate::cpu::kernel::{Io, Kernel, share};
+use crate::cpu::kernel::{Buf, Io, Kernel, share};
 use crate::cpu::simd::{by_isa, vectorized};
-use crate::ops::sgd_step::Options;
-use crate::ops::sgd_step::tile::{Along, Gradients};
+use crate::cpu::stream::near;
+use crate::ops::sgd_step::tile::Number;
+use crate::ops::sgd_step::{ForRule, Options, Rule};
+use crate::ops::sweep::scalars;
 
 /// The sweep, for few rows of inputs.
 pub(super) struct Sweep {
@@ -23,19 +25,18 @@ pub(super) struct Sweep {
     step: Options,
     /// Of the rows of weights, a task each; those of a product of its own, so that the gradient by the input has its bits.
     parts: usize,
-    blocks: &'static Blocks,
 }
 
-/// Columns that are swept at a time: with their state and gradients, as many rows of them as a block has fit into the L1
-/// cache.
-const COLUMNS: usize = 512;
+/// Rows of inputs at most: each reads and writes its sums once for every few rows of weights.
+const ROWS: usize = 8;
+/// Rows of weights that are swept together.
+const TOGETHER: usize = 4;
 
 impl Sweep {
     /// For up to as many rows as there are kernels for.
     pub fn new(rows: usize, out: usize, inner: usize, masked: bool, step: Options) -> Option<Self> {
-        let blocks = blocks().get(rows.checked_sub(1)?)?;
-        let fits = inner > 0 && out * inner < LARGE;
-        fits.then(|| Sweep { rows, out, inner, masked, step, parts: parts(rows, inner, out), blocks })
+        let fits = (1..=ROWS).contains(&rows) && inner > 0 && out * inner < LARGE;
+        fits.then(|| Sweep { rows, out, inner, masked, step, parts: parts(rows, inner, out) })
     }
 
     /// Some rows of weights.
@@ -49,46 +50,46 @@ impl Sweep {
             (io.outputs[1], floats),
             (io.workspace, self.workspace() / size_of::<f32>()),
         ];
+        // The weights and, with momentum, their buffer: the last operands but for the numbers, and the last results.
+        let kept = self.step.operands() - 1;
+        let old = &io.inputs[io.inputs.len() - 1 - kept..io.inputs.len() - 1];
+        let new = &io.outputs[2..2 + kept];
+        assert!(old.iter().chain(new).all(|buf| buf.len::<f32>() >= floats));
         assert!(sizes.iter().all(|(buf, floats)| buf.len::<f32>() >= *floats));
-        let along = Along::new(Some(self.step), io, floats);
+        // Another thread has just written some of it, and a block of rows would wait for its lines one after the other.
+        if self.parts > 1 {
+            near(io.inputs[0].ptr(), self.rows * self.out);
+            near(io.inputs[1].ptr(), size);
+        }
+        let (numbers, first) = self.step.numbers(scalars(io));
+        let [one, some] = self.step.rule(first, Choice);
         let line = self.line();
         // SAFETY: scratch belongs to this thread.
         let sums = unsafe { io.scratch.slice_mut::<f32>(0..self.rows * line) };
         sums.fill(0.0);
-        for start in (0..self.inner).step_by(COLUMNS) {
-            let columns = COLUMNS.min(self.inner - start);
-            let mut filter = filters.start;
-            while filter < filters.end {
-                let (rows, run) = self.blocks.at_most(filters.end - filter);
-                let at = filter * self.inner + start;
-                let block = Block {
-                    dy: io.inputs[0].ptr::<f32>().wrapping_add(filter),
-                    dy_row: self.out,
-                    x: io.inputs[1].ptr::<f32>().wrapping_add(start),
-                    weights: along.reads(at)[0],
-                    gradients: io.outputs[1].ptr::<f32>().wrapping_add(at),
-                    sums: sums[start..].as_mut_ptr(),
-                    sums_row: line,
-                    row: self.inner,
-                    columns,
-                };
-                let gradients = Gradients {
-                    rows,
-                    columns,
-                    tile: block.gradients,
-                    tile_row: self.inner,
-                    to: None,
-                    at,
-                    row: self.inner,
-                };
-                // SAFETY: sizes are as checked above; these rows and columns belong to this task, and so do these sums. The
-                // kernel is of the instruction set in use.
-                unsafe {
-                    run(&block);
-                    along.step(&gradients);
-                }
-                filter += rows;
-            }
+        let mut filter = filters.start;
+        while filter < filters.end {
+            let (rows, run) = if filters.end - filter < TOGETHER { (1, one) } else { (TOGETHER, some) };
+            let place = |bufs: &[Buf], i: usize| {
+                bufs.get(i).map_or(std::ptr::null_mut(), |buf| buf.ptr::<f32>().wrapping_add(filter * self.inner))
+            };
+            let block = Block {
+                rows: self.rows,
+                dy: io.inputs[0].ptr::<f32>().wrapping_add(filter),
+                dy_row: self.out,
+                x: io.inputs[1].ptr(),
+                old: [place(old, 0), place(old, 1)],
+                gradients: place(&io.outputs[1..2], 0),
+                new: [place(new, 0), place(new, 1)],
+                numbers,
+                sums: sums.as_mut_ptr(),
+                sums_row: line,
+                columns: self.inner,
+            };
+            // SAFETY: sizes are as checked above; these rows belong to this task, and so do these sums. The kernel is of the
+            // instruction set in use.
+            unsafe { run(&block) };
+            filter += rows;
         }
         let (to, own) = if self.parts > 1 { (io.workspace, part * size) } else { (io.outputs[0], 0) };
         // SAFETY: these sums belong to this task.
@@ -138,45 +139,54 @@ impl Kernel for Sweep {
     }
 }
 
-/// A block of weights with what it meets and gives. Floats from one row to the next are `row`, unless they are named apart.
+/// A few rows of weights with what they meet and give. Floats from one row to the next are as many as there are columns,
+/// unless they are named apart.
 struct Block {
+    /// Rows of inputs.
+    rows: usize,
     dy: *const f32,
     dy_row: usize,
     x: *const f32,
-    weights: *const f32,
+    /// Weights, and their buffer.
+    old: [*const f32; 2],
     gradients: *mut f32,
+    new: [*mut f32; 2],
+    /// The step's, as [`Rule`] takes them.
+    numbers: [f32; 5],
     /// Added to, in whole registers.
     sums: *mut f32,
     sums_row: usize,
-    row: usize,
     columns: usize,
 }
 
-/// A compiled [`Block`] of a fixed number of rows of inputs, and of weights: reads and writes what it names.
+/// A compiled [`Block`] of a fixed number of rows of weights: reads and writes what it names.
 type BlockFn = unsafe fn(&Block);
 
-/// `M` rows of inputs, `F` of weights.
+/// `F` rows of weights.
 #[inline(always)]
-unsafe fn block<V: Vector, const M: usize, const F: usize>(b: &Block) {
+unsafe fn block<V: Vector, R: Rule, const F: usize>(b: &Block) {
     // SAFETY: the caller's block names memory that it may read and write; the vector operations are there by this function's
     // callers.
     unsafe {
-        let dy: [[V; F]; M] = std::array::from_fn(|i| std::array::from_fn(|f| V::splat(*b.dy.add(i * b.dy_row + f))));
+        let mut dy = [[0f32; F]; ROWS];
+        for (i, dy) in dy.iter_mut().enumerate().take(b.rows) {
+            dy.copy_from_slice(std::slice::from_raw_parts(b.dy.add(i * b.dy_row), F));
+        }
         let whole = b.columns / V::LANES * V::LANES;
         for column in (0..whole).step_by(V::LANES) {
-            register::<V, M, F, false>(b, &dy, column);
+            register::<V, R, F, false>(b, &dy, column);
         }
         if whole < b.columns {
-            register::<V, M, F, true>(b, &dy, whole);
+            register::<V, R, F, true>(b, &dy, whole);
         }
     }
 }
 
 /// A register of columns; `PART` at the end of a row, where they do not fill it.
 #[inline(always)]
-unsafe fn register<V: Vector, const M: usize, const F: usize, const PART: bool>(
+unsafe fn register<V: Vector, R: Rule, const F: usize, const PART: bool>(
     b: &Block,
-    dy: &[[V; F]; M],
+    dy: &[[f32; F]; ROWS],
     column: usize,
 ) {
     let part = b.columns % V::LANES;
@@ -184,67 +194,60 @@ unsafe fn register<V: Vector, const M: usize, const F: usize, const PART: bool>(
     unsafe {
         let load = |p: *const f32| if PART { V::load_part(p, part) } else { V::load(p) };
         let store = |v: V, p: *mut f32| if PART { v.store_part(p, part) } else { v.store(p) };
-        let weights: [V; F] = std::array::from_fn(|f| load(b.weights.add(f * b.row + column)));
+        let weights: [V; F] = std::array::from_fn(|f| load(b.old[0].add(f * b.columns + column)));
         let mut gradients = [V::splat(0.0); F];
-        for (i, dy) in dy.iter().enumerate() {
+        for (i, dy) in dy.iter().enumerate().take(b.rows) {
             let place = b.sums.add(i * b.sums_row + column);
-            let (x, mut sum) = (load(b.x.add(i * b.row + column)), V::load(place));
+            let (x, mut sum) = (load(b.x.add(i * b.columns + column)), V::load(place));
             for f in 0..F {
-                sum = dy[f].mul_add(weights[f], sum);
-                gradients[f] = dy[f].mul_add(x, gradients[f]);
+                let dy = V::splat(dy[f]);
+                sum = dy.mul_add(weights[f], sum);
+                gradients[f] = dy.mul_add(x, gradients[f]);
             }
             sum.store(place);
         }
-        for (f, gradient) in gradients.iter().enumerate() {
-            store(*gradient, b.gradients.add(f * b.row + column));
+        let numbers = b.numbers.map(|x| Number(V::splat(x)));
+        for f in 0..F {
+            let at = f * b.columns + column;
+            store(gradients[f], b.gradients.add(at));
+            let buffer = if R::KEEPS > 1 { load(b.old[1].add(at)) } else { weights[f] };
+            let [weight, buffer] = R::apply(numbers, [Number(weights[f]), Number(gradients[f]), Number(buffer)]);
+            store(weight.0, b.new[0].add(at));
+            if R::KEEPS > 1 {
+                store(buffer.0, b.new[1].add(at));
+            }
         }
     }
 }
 
 macro_rules! compiled {
-    ($block:ident $(, $features:literal)?) => {
+    ($block:ident, $vector:ty $(, $features:literal)?) => {
         $(#[target_feature(enable = $features)])?
-        unsafe fn $block<V: Vector, const M: usize, const F: usize>(b: &Block) {
+        unsafe fn $block<R: Rule, const F: usize>(b: &Block) {
             // SAFETY: the caller's promise, passed on.
-            unsafe { block::<V, M, F>(b) }
+            unsafe { block::<$vector, R, F>(b) }
         }
     };
 }
-compiled!(block_portable);
+compiled!(block_portable, Lanes);
 #[cfg(target_arch = "x86_64")]
-compiled!(block_avx2, "avx2,fma");
+compiled!(block_avx2, Avx2, "avx2,fma");
 #[cfg(target_arch = "x86_64")]
-compiled!(block_avx512, "avx512f,avx512bw,avx512vl,avx512dq,avx2,fma");
+compiled!(block_avx512, Avx512, "avx512f,avx512bw,avx512vl,avx512dq,avx2,fma");
 
-/// Blocks for a number of rows of inputs: of one row of weights, and of as many as leave registers for the rest.
-struct Blocks {
-    one: BlockFn,
-    most: (usize, BlockFn),
-}
+/// The blocks of one row of weights, and of some.
+struct Choice;
 
-impl Blocks {
-    /// The largest block of so many rows of weights at most, which are some.
-    fn at_most(&self, rows: usize) -> (usize, BlockFn) {
-        if self.most.0 <= rows { self.most } else { (1, self.one) }
+impl ForRule for Choice {
+    type Result = [BlockFn; 2];
+
+    fn with<R: Rule>(self) -> Self::Result {
+        by_isa!(
+            [block_avx512::<R, 1>, block_avx512::<R, TOGETHER>],
+            [block_avx2::<R, 1>, block_avx2::<R, TOGETHER>],
+            [block_portable::<R, 1>, block_portable::<R, TOGETHER>]
+        )
     }
-}
-
-macro_rules! by_rows {
-    ($block:ident, $vector:ty, $(($m:literal, $f:literal)),*) => {
-        [$(Blocks { one: $block::<$vector, $m, 1>, most: ($f, $block::<$vector, $m, $f>) }),*]
-    };
-}
-static PORTABLE: [Blocks; 8] =
-    by_rows!(block_portable, Lanes, (1, 4), (2, 4), (3, 2), (4, 2), (5, 2), (6, 2), (7, 2), (8, 2));
-#[cfg(target_arch = "x86_64")]
-static AVX2: [Blocks; 8] = by_rows!(block_avx2, Avx2, (1, 4), (2, 4), (3, 2), (4, 2), (5, 2), (6, 2), (7, 2), (8, 2));
-#[cfg(target_arch = "x86_64")]
-static AVX512: [Blocks; 8] =
-    by_rows!(block_avx512, Avx512, (1, 4), (2, 4), (3, 4), (4, 4), (5, 4), (6, 3), (7, 3), (8, 3));
-
-/// Blocks by their number of rows of inputs, from 1 on.
-fn blocks() -> &'static [Blocks] {
-    by_isa!(&AVX512, &AVX2, &PORTABLE)
 }
 
 #[cfg(test)]
@@ -252,7 +255,6 @@ mod tests {
     use super::*;
     use crate::cpu::gemm::tests::noise;
     use crate::cpu::gemm::{Activation, MatLayout, MatMul};
-    use crate::cpu::kernel::Buf;
     use crate::cpu::tasks::testing;
     use crate::ops::sgd_step::cpu::Step;
 

@@ -108,7 +108,7 @@ impl Rule for Nothing {
 
 /// A register as a number. Such are made where its instructions are.
 #[derive(Clone, Copy)]
-struct Number<V>(V);
+pub(crate) struct Number<V>(pub V);
 
 impl<V: Vector> Element for Number<V> {
     #[inline(always)]

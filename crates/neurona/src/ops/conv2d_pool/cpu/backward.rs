@@ -1,6 +1,7 @@
 //! The gradients. Each window's gradient passes through its largest element, so that of a convolution's outputs only a
 //! quarter has any: what that one saw of the input is gathered for the filter, and the filter is scattered over it.
 
+use super::copies::Copies;
 use super::micro::{Gather, Scatter, Shape, run_lanes, shapes};
 use super::{Geometry, NEAR, pooled, windows_abreast};
 use crate::cpu::gemm::task_count;
@@ -37,6 +38,8 @@ pub(crate) struct Backward {
     blocks: usize,
     /// Tasks that add some filters' parts up, and spread the gradients by some images.
     finishes: usize,
+    /// Packed filters, for gradients by the images.
+    filters: Copies,
 }
 
 impl Backward {
@@ -53,11 +56,14 @@ impl Backward {
         let wide = length.next_multiple_of(run_lanes());
         let (taps, of_run) = (g.r * g.s, g.s / of_row);
         let order = |i: usize| i % taps / of_run * wide + i % taps % of_run * g.c + i / taps;
-        let work = 4 * g.n * down * across * g.k * runs.len() * wide;
+        // In eights on every machine: how a sum is cut must not depend on whose registers they are.
+        let work = 4 * g.n * down * across * g.k * runs.len() * length.next_multiple_of(8);
         let tasks = task_count(work);
         let parts = g.n.min(tasks).min(PARTS);
         let blocks = tasks.checked_div(parts).unwrap_or(0).min(g.k);
         let adds = (parts * g.k * runs.len() * wide / 16_384).clamp(1, g.k.max(1));
+        let finishes = adds.max(if input { g.n.min(64) } else { 0 });
+        let filters = Copies::new(g.k * runs.len() * wide * size_of::<f32>(), finishes);
         let empty = g.k == 0 || length == 0;
         Backward {
             g,
@@ -67,7 +73,8 @@ impl Backward {
             pixels,
             further: [0, step[1], step[0], step[0] + step[1], 0],
             tiles: if empty { Vec::new() } else { tiles(runs.len(), wide) },
-            finishes: adds.max(if input { g.n.min(64) } else { 0 }),
+            finishes,
+            filters,
             order: (0..g.c * taps).map(order).collect(),
             runs,
             length,
@@ -209,14 +216,19 @@ impl Backward {
         (self.parts * self.partial()).next_multiple_of(16)
     }
 
-    /// Filters as runs with zeros behind each.
-    fn pack(&self, io: &Io<'_>) {
+    /// A copy of them.
+    fn filters(&self, copy: usize, io: &Io<'_>) -> Buf {
+        let all = io.workspace.part::<u8>(self.packed() * size_of::<f32>(), self.filters.bytes());
+        self.filters.part(copy, all)
+    }
+
+    /// A copy of the filters as runs with zeros behind each.
+    fn pack(&self, copy: usize, io: &Io<'_>) {
         let g = &self.g;
-        // SAFETY: nobody writes an input; the only task that writes the packed filters.
-        let (weight, packed) = unsafe {
-            let at = self.packed();
-            (io.inputs[3].slice::<f32>(), io.workspace.slice_mut::<f32>(at..at + g.k * self.filter()))
-        };
+        let packed = self.filters(copy, io);
+        // SAFETY: nobody writes an input; the only task that writes this copy.
+        let (weight, packed) =
+            unsafe { (io.inputs[3].slice::<f32>(), packed.slice_mut::<f32>(0..g.k * self.filter())) };
         packed.fill(0.0);
         for (packed, weight) in
             packed.chunks_exact_mut(self.filter().max(1)).zip(weight.chunks_exact((g.c * g.r * g.s).max(1)))
@@ -233,6 +245,7 @@ impl Backward {
         let values = g.k * self.pixels.len();
         let floats = self.image() + self.wide;
         let output = &io.outputs[1 + usize::from(self.bias)];
+        let filters = self.filters(self.filters.of(task, self.finishes), io).ptr::<f32>();
         for image in share(g.n, self.finishes, task) {
             // SAFETY: scratch belongs to this thread.
             let sums = unsafe { io.scratch.slice_mut::<f32>(0..floats) };
@@ -250,7 +263,7 @@ impl Backward {
                     slopes,
                     places,
                     filters: g.k,
-                    weight: io.workspace.ptr::<f32>().wrapping_add(self.packed() + run * self.wide + float),
+                    weight: filters.wrapping_add(run * self.wide + float),
                     steps: [self.filter(), self.wide],
                 };
                 // SAFETY: windows lie inside the image with its margins, registers inside the room behind it; filters
@@ -350,14 +363,13 @@ fn tiles(runs: usize, wide: usize) -> Vec<(&'static Shape, usize, usize)> {
 
 impl Kernel for Backward {
     fn phases(&self) -> Vec<usize> {
-        // Filters are packed beside the first phase, and used in the second: by the first task, so that threads share the
-        // others as they share those of the other phases, image by image.
-        vec![self.parts * self.blocks + usize::from(self.input), self.finishes]
+        // Filters are packed beside the first phase, and used in the second. By the first tasks and by the last ones, so that
+        // threads share the others as they share those of the other phases, image by image.
+        vec![self.parts * self.blocks + if self.input { self.filters.count() } else { 0 }, self.finishes]
     }
 
     fn workspace(&self) -> usize {
-        let packed = if self.input { self.g.k * self.filter() } else { 0 };
-        (self.packed() + packed) * size_of::<f32>()
+        self.packed() * size_of::<f32>() + if self.input { self.filters.bytes() } else { 0 }
     }
 
     fn scratch(&self) -> usize {
@@ -371,7 +383,8 @@ impl Kernel for Backward {
 
     fn run(&self, phase: usize, task: usize, io: &Io<'_>) {
         match (phase, task) {
-            (0, 0) if self.input => self.pack(io),
+            (0, 0) if self.input => self.pack(0, io),
+            (0, task) if task > self.parts * self.blocks => self.pack(1, io),
             (0, task) => self.weigh(task - usize::from(self.input), io),
             _ => {
                 self.finish(task, io);

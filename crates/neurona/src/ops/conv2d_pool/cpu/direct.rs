@@ -3,6 +3,7 @@
 //! An image's columns are dealt out first, so that those which one column of all windows meets lie side by side: then each
 //! filter value meets a whole register, and the largest of a window's elements is found lane by lane.
 
+use super::copies::Copies;
 use super::micro::{Sums, lanes, sums};
 use super::winograd::{self, Windows};
 use super::{Geometry, LANES, NEAR, Options, greatest, pooled};
@@ -27,6 +28,7 @@ pub(super) struct Direct {
     columns: Vec<[usize; 2]>,
     /// How sums are made with fewer products.
     winograd: Option<Windows>,
+    filters: Copies,
     tasks: usize,
 }
 
@@ -51,7 +53,8 @@ impl Direct {
                 (most.min(down), task_count(g.flops() as usize).min(g.n * down.div_ceil(2)))
             }
         };
-        Direct { g, options, decks, deck, wide, rows, columns, winograd, tasks }
+        let filters = Copies::new(winograd.as_ref().map_or(0, Windows::workspace), tasks);
+        Direct { g, options, decks, deck, wide, rows, columns, winograd, filters, tasks }
     }
 
     /// Floats from row to row, and from channel to channel, of the decks.
@@ -236,11 +239,11 @@ fn interleave<const K: usize>(rows: &[f32], wide: usize, out: &mut [f32]) {
 impl Kernel for Direct {
     fn phases(&self) -> Vec<usize> {
         let tasks = if self.g.k == 0 { 0 } else { self.tasks };
-        if self.winograd.is_some() { vec![tasks.min(1), tasks] } else { vec![tasks] }
+        if self.winograd.is_some() { vec![tasks.min(self.filters.count()), tasks] } else { vec![tasks] }
     }
 
     fn workspace(&self) -> usize {
-        self.winograd.as_ref().map_or(0, Windows::workspace)
+        self.filters.bytes()
     }
 
     fn prepared(&self) -> Option<Prepared> {
@@ -254,8 +257,9 @@ impl Kernel for Direct {
 
     fn run(&self, phase: usize, task: usize, io: &Io<'_>) {
         if let (Some(winograd), 0) = (&self.winograd, phase) {
-            return winograd.pack(io);
+            return winograd.pack(&self.filters.io(task, io));
         }
+        let io = &self.filters.io(self.filters.of(task, self.tasks), io);
         let g = &self.g;
         let down = pooled(g)[0];
         let all = share(g.n * down, self.tasks, task);

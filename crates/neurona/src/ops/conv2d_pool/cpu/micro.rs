@@ -4,6 +4,8 @@
 use crate::cpu::gemm::vector::{Avx2, Avx512, Narrow};
 use crate::cpu::gemm::vector::{Lanes, Vector};
 use crate::cpu::simd::by_isa;
+#[cfg(target_arch = "x86_64")]
+use crate::cpu::simd::whole_registers;
 
 /// The four elements of as many windows as a register has lanes, for some filters: column `b` of row `a` of each window is
 /// a sum over channels, filter rows and filter columns of a filter value times the register at
@@ -265,21 +267,30 @@ macro_rules! shapes {
     };
 }
 
-/// Lanes of the registers of [`shapes`]. Of 8 even where there are 16: registers that lie across cache lines, as these do,
-/// cost twice, and fewer of those do.
+/// Lanes of the registers of [`shapes`].
 pub(super) fn run_lanes() -> usize {
-    by_isa!(8, 8, 4)
+    by_isa!(if whole_registers() { 16 } else { 8 }, 8, 4)
 }
 
-/// The shapes there are, larger ones first.
+/// The shapes there are, larger ones first. Of 8 lanes where there are 16 but not in one piece: these registers lie across
+/// cache lines, which costs twice, and fewer of the shorter ones do.
 pub(super) fn shapes() -> &'static [Shape] {
     by_isa!(
-        shapes!(
-            gather_avx512,
-            scatter_avx512,
-            Narrow,
-            [(5, 4), (3, 4), (2, 4), (1, 4), (5, 2), (3, 2), (2, 2), (1, 2), (5, 1), (3, 1), (2, 1), (1, 1)]
-        ),
+        if whole_registers() {
+            shapes!(
+                gather_avx512,
+                scatter_avx512,
+                Avx512,
+                [(5, 4), (3, 4), (2, 4), (1, 4), (5, 2), (3, 2), (2, 2), (1, 2), (5, 1), (3, 1), (2, 1), (1, 1)]
+            )
+        } else {
+            shapes!(
+                gather_avx512,
+                scatter_avx512,
+                Narrow,
+                [(5, 4), (3, 4), (2, 4), (1, 4), (5, 2), (3, 2), (2, 2), (1, 2), (5, 1), (3, 1), (2, 1), (1, 1)]
+            )
+        },
         shapes!(
             gather_avx2,
             scatter_avx2,

@@ -1,5 +1,6 @@
 //! Forward with a convolution of a band of rows at a time, by matrix products or in Winograd's way.
 
+use super::copies::Copies;
 use super::winograd::{self, Tiles};
 use super::{Geometry, LANES, NEAR, NOWHERE, Options, greatest, pooled};
 use crate::cpu::gemm::{Activation, task_count};
@@ -22,7 +23,7 @@ pub(super) struct Product {
 /// How a band is convolved.
 enum Way {
     Plain(Box<Band>),
-    Winograd(Tiles),
+    Winograd(Tiles, Copies),
 }
 
 impl Product {
@@ -33,7 +34,11 @@ impl Product {
         let band = Band::new(g, options.bias, options.scaled, Activation::Relu, 2 * rows)?;
         let plain = task_count(g.flops() as usize).min(g.n * down);
         let (way, tasks) = match Tiles::possible(&g, options.scaled, rows).filter(|_| fast) {
-            Some(tiles) => (Way::Winograd(tiles), winograd::tasks(&g)),
+            Some(tiles) => {
+                let tasks = winograd::tasks(&g);
+                let filters = Copies::new(tiles.workspace(), tasks);
+                (Way::Winograd(tiles, filters), tasks)
+            }
             None => (Way::Plain(Box::new(band)), plain),
         };
         Some(Product { g, way, rows, tasks, options })
@@ -44,7 +49,7 @@ impl Product {
         let across = pooled(&self.g)[1];
         let band = match &self.way {
             Way::Plain(_) => 2 * self.g.ow() * self.g.k,
-            Way::Winograd(tiles) => across * 4 * tiles.filters_wide(),
+            Way::Winograd(tiles, _) => across * 4 * tiles.filters_wide(),
         };
         let windows = self.rows * across * self.g.k;
         [self.rows * band, if self.options.to_rows { windows } else { 0 }, windows]
@@ -80,7 +85,7 @@ impl Product {
                 plain.rows(image, 2 * rows.start..2 * rows.end, band, io);
                 self.pool(rows.len(), band, y, places);
             }
-            Way::Winograd(tiles) => {
+            Way::Winograd(tiles, _) => {
                 tiles.rows(image, rows.clone(), band, io);
                 vectorized(
                     #[inline(always)]
@@ -102,7 +107,7 @@ impl Product {
     fn before(&self) -> usize {
         match &self.way {
             Way::Plain(band) => band.scratch(),
-            Way::Winograd(tiles) => tiles.scratch(),
+            Way::Winograd(tiles, _) => tiles.scratch(),
         }
     }
 
@@ -159,7 +164,7 @@ impl Kernel for Product {
         let packs = match &self.way {
             _ if self.tasks == 0 => 0,
             Way::Plain(band) => band.packs(),
-            Way::Winograd(tiles) => tiles.packs(),
+            Way::Winograd(tiles, filters) => filters.count() * tiles.packs(),
         };
         vec![packs, if self.g.k == 0 { 0 } else { self.tasks }]
     }
@@ -167,14 +172,14 @@ impl Kernel for Product {
     fn workspace(&self) -> usize {
         match &self.way {
             Way::Plain(band) => band.workspace(),
-            Way::Winograd(tiles) => tiles.workspace(),
+            Way::Winograd(_, filters) => filters.bytes(),
         }
     }
 
     fn prepared(&self) -> Option<Prepared> {
         match &self.way {
             Way::Plain(band) => band.prepared(),
-            Way::Winograd(tiles) => Some(tiles.prepared()),
+            Way::Winograd(tiles, _) => Some(tiles.prepared()),
         }
     }
 
@@ -187,9 +192,15 @@ impl Kernel for Product {
         if phase == 0 {
             return match &self.way {
                 Way::Plain(band) => band.pack(task, io),
-                Way::Winograd(tiles) => tiles.pack(task, io),
+                Way::Winograd(tiles, filters) => {
+                    tiles.pack(task % tiles.packs(), &filters.io(task / tiles.packs(), io))
+                }
             };
         }
+        let io = match &self.way {
+            Way::Plain(_) => io,
+            Way::Winograd(_, filters) => &filters.io(filters.of(task, self.tasks), io),
+        };
         let down = pooled(&self.g)[0];
         let rows = share(self.g.n * down, self.tasks, task);
         let mut row = rows.start;
