@@ -18,10 +18,13 @@ pub(crate) const PAGE: usize = 4 << 10;
 
 /// How far before the start of a page a block of so many bytes should begin: so that its middle falls there. Two threads
 /// share work by halves, and what a core fetches ahead of its own half it would take from the other's cache, where they have
-/// none in common at some 100 ns a line. Blocks of a fraction of a page have no halves to speak of.
+/// none in common at some 100 ns a line.
 pub(crate) fn before_page(bytes: usize) -> usize {
-    if bytes < PAGE / 4 { 0 } else { bytes / 2 / ALIGN * ALIGN }
+    bytes / 2 / ALIGN * ALIGN
 }
+
+/// Bytes from which on a block of its own begins so: a program may hold many small ones, and each takes up to a page more.
+const HALVED: usize = 4 * PAGE;
 
 /// Asks for pages of 2 MiB for large blocks: with small ones, looking up addresses takes a tenth of a pass over large
 /// tensors, more so in a virtual machine, which looks up twice. The small pages at the ends are taken in, so that
@@ -72,7 +75,8 @@ impl Storage {
         let block = unsafe { alloc_zeroed(layout) };
         let Some(block) = NonNull::new(block) else { handle_alloc_error(layout) };
         in_large_pages(block, layout.size());
-        let (before, align) = (before_page(bytes), Self::align(bytes));
+        let align = Self::align(bytes);
+        let before = if align == PAGE { before_page(bytes) } else { 0 };
         let skip = block.as_ptr().wrapping_add(before).align_offset(align);
         // SAFETY: the layout has room for `bytes` from any of its first `align` addresses.
         let ptr = unsafe { block.add(skip) };
@@ -116,9 +120,9 @@ impl Storage {
 
     /// Aligned by hand: asked for more than its usual alignment, the system's allocator would write the zeros itself
     /// instead of handing out pages that are zero already, a whole pass over the memory of large tensors.
-    /// What [`before_page`] counts to.
+    /// Of its middle, or of its beginning.
     fn align(bytes: usize) -> usize {
-        if before_page(bytes) > 0 { PAGE } else { ALIGN }
+        if bytes >= HALVED { PAGE } else { ALIGN }
     }
 
     fn layout(bytes: usize) -> Layout {
@@ -306,10 +310,10 @@ mod tests {
 
     #[test]
     fn blocks_begin_with_a_line_and_have_their_middle_where_a_page_begins() {
-        for bytes in [0, 1, 63, 1000, 1024, 4097, 192_000, 1 << 20] {
+        for bytes in [0, 1, 63, 1000, 16_383, 16_384, 16_500, 192_000, 1 << 20] {
             let address = Storage::zeroed(bytes).address() as usize;
             assert_eq!(address % ALIGN, 0, "{bytes} bytes");
-            assert!(bytes < PAGE / 4 || (address + bytes / 2 / ALIGN * ALIGN) % PAGE == 0, "{bytes} bytes");
+            assert!(bytes < HALVED || (address + bytes / 2 / ALIGN * ALIGN) % PAGE == 0, "{bytes} bytes");
         }
     }
 }

@@ -184,6 +184,8 @@ const APART: usize = 3;
 /// own a value's lines stay with the core that writes them step after step. Half of a last-level cache: in what is larger
 /// than that, more memory costs more than it saves.
 const ROOMY: usize = 16 << 20;
+/// Bytes of a value that has no halves to speak of.
+const SMALL_VALUE: usize = 1 << 10;
 
 impl Plan {
     /// Chooses kernels and places every value.
@@ -501,7 +503,7 @@ impl Arena {
     fn apart(&mut self) -> Vec<usize> {
         let mut place = |life: &Lifetime| {
             let before = before_page(life.bytes);
-            let align = if before > 0 { PAGE } else { 1 };
+            let align = if life.bytes < SMALL_VALUE { ALIGN } else { PAGE };
             let offset = (self.size + before).next_multiple_of(align) - before;
             self.size = offset + life.bytes;
             offset
@@ -558,8 +560,8 @@ mod tests {
         }
         let (offsets, mut end) = (arena.apart(), 0);
         for (offset, life) in offsets.iter().zip(&arena.lifetimes) {
-            assert!(*offset >= end && offset % 64 == 0);
-            assert!(life.bytes < PAGE / 4 || (offset + life.bytes / 2 / 64 * 64) % PAGE == 0);
+            assert!(*offset >= end && offset % 64 == 0 && life.bytes % ALIGN == 0);
+            assert!(life.bytes < SMALL_VALUE || (offset + life.bytes / 2 / 64 * 64) % PAGE == 0);
             end = offset + life.bytes;
         }
         assert_eq!(end, arena.size);
