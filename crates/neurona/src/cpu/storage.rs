@@ -312,8 +312,8 @@ mod tests {
     fn blocks_begin_with_a_line_and_have_their_middle_where_a_page_begins() {
         for bytes in [0, 1, 63, 1000, 16_383, 16_384, 16_500, 192_000, 1 << 20] {
             let address = Storage::zeroed(bytes).address() as usize;
-            assert_eq!(address % ALIGN, 0, "{bytes} bytes");
-            assert!(bytes < HALVED || (address + bytes / 2 / ALIGN * ALIGN) % PAGE == 0, "{bytes} bytes");
+            assert!(address.is_multiple_of(ALIGN), "{bytes} bytes");
+            assert!(bytes < HALVED || (address + before_page(bytes)).is_multiple_of(PAGE), "{bytes} bytes");
         }
     }
 }

@@ -560,8 +560,8 @@ mod tests {
         }
         let (offsets, mut end) = (arena.apart(), 0);
         for (offset, life) in offsets.iter().zip(&arena.lifetimes) {
-            assert!(*offset >= end && offset % 64 == 0 && life.bytes % ALIGN == 0);
-            assert!(life.bytes < SMALL_VALUE || (offset + life.bytes / 2 / 64 * 64) % PAGE == 0);
+            assert!(*offset >= end && offset.is_multiple_of(64));
+            assert!(life.bytes < SMALL_VALUE || (offset + before_page(life.bytes)).is_multiple_of(PAGE));
             end = offset + life.bytes;
         }
         assert_eq!(end, arena.size);

@@ -2,8 +2,8 @@
 //!
 //! Some rows of weights at a time, from one end to the other: they are multiplied by gradients, which gives a part of the
 //! gradient by the input; the input is multiplied by gradients, which gives their own; and they take their step while all of
-//! it is in the L1 cache. Walked down instead, a few columns at a time, rows would be fetched ahead far beyond the last one of
-//! a thread: where cores have no cache in common, taking each other's rows made a sweep five times as long.
+//! it is in registers. Walked down instead, a few columns at a time, rows would be fetched ahead far beyond the last one of a
+//! thread: where cores have no cache in common, taking the other's rows doubled the time of its half.
 
 #[cfg(target_arch = "x86_64")]
 use crate::cpu::gemm::vector::{Avx2, Avx512};
