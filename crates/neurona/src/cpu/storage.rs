@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 /// Cache lines are 64 bytes, and AVX-512 loads are fastest when they do not straddle two.
 const ALIGN: usize = 64;
 
-/// A page of memory. Machines that fetch lines ahead do so inside one.
+/// A page of memory. Machines that fetch lines ahead do so inside one for the most part.
 pub(crate) const PAGE: usize = 4 << 10;
 
 /// How far before the start of a page a block of so many bytes should begin: so that its middle falls there. Two threads
