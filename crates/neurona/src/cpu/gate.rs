@@ -12,49 +12,59 @@ const LOOKS: u32 = 64;
 #[repr(align(128))]
 pub(super) struct Apart<T>(pub T);
 
-/// A number and those who sleep until it changes.
-pub(super) struct Gate {
-    value: Apart<AtomicU64>,
+/// A number and those who sleep until it changes. What is read with the number may lie beside it, and comes with its line.
+pub(super) struct Gate<B = ()> {
+    line: Apart<Line<B>>,
     sleepers: Apart<AtomicU32>,
     lock: Mutex<()>,
     wake: Condvar,
 }
 
-impl Gate {
-    pub fn new(value: u64) -> Self {
+struct Line<B> {
+    value: AtomicU64,
+    beside: B,
+}
+
+impl<B> Gate<B> {
+    pub fn new(value: u64, beside: B) -> Self {
         Gate {
-            value: Apart(AtomicU64::new(value)),
+            line: Apart(Line { value: AtomicU64::new(value), beside }),
             sleepers: Apart(AtomicU32::new(0)),
             lock: Mutex::new(()),
             wake: Condvar::new(),
         }
     }
 
+    /// What lies beside the number.
+    pub fn beside(&self) -> &B {
+        &self.line.0.beside
+    }
+
     /// The number, with all that was written before it was set.
     pub fn get(&self) -> u64 {
-        self.value.0.load(Ordering::Acquire)
+        self.line.0.value.load(Ordering::Acquire)
     }
 
     /// Changes the number; returns the new one. Wakes nobody.
     pub fn change(&self, new: impl Fn(u64) -> u64) -> u64 {
-        let old = self.value.0.fetch_update(Ordering::SeqCst, Ordering::Acquire, |old| Some(new(old)));
+        let old = self.line.0.value.fetch_update(Ordering::SeqCst, Ordering::Acquire, |old| Some(new(old)));
         new(old.unwrap_or_else(|old| old))
     }
 
     /// Adds to the number, with all that was written before; returns the new one. Wakes nobody.
     pub fn add(&self, more: u64) -> u64 {
-        self.value.0.fetch_add(more, Ordering::SeqCst) + more
+        self.line.0.value.fetch_add(more, Ordering::SeqCst) + more
     }
 
     /// Sets the number and wakes who sleeps.
     pub fn set(&self, new: u64) {
-        self.value.0.store(new, Ordering::SeqCst);
+        self.line.0.value.store(new, Ordering::SeqCst);
         self.rouse();
     }
 
     /// Sets the number if it is still `old`. Wakes nobody.
     pub fn replace(&self, old: u64, new: u64) -> bool {
-        self.value.0.compare_exchange(old, new, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        self.line.0.value.compare_exchange(old, new, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
     /// Wakes who sleeps, after a change.
@@ -95,7 +105,7 @@ impl Gate {
         self.sleepers.0.fetch_add(1, Ordering::SeqCst);
         let mut guard = self.lock.lock().unwrap_or_else(|e| e.into_inner());
         let value = loop {
-            let value = self.value.0.load(Ordering::SeqCst);
+            let value = self.line.0.value.load(Ordering::SeqCst);
             if open(value) {
                 break value;
             }

@@ -62,7 +62,7 @@ pub struct Io<'a> {
 }
 
 /// A range of bytes that a plan has set aside. Cheap to copy; knows its length.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Buf {
     ptr: *mut u8,
     bytes: usize,

@@ -25,8 +25,16 @@ pub(super) struct Rounds {
     patience: Duration,
 }
 
-/// What has been taken of a range, as one word: the number of the round (from 1 in every run), how much from the front,
-/// how much from the back. A word of an earlier round means nothing yet, so nobody has to clear it between rounds; and
+/// How far threads have come: rounds, and the tasks of these. It goes on from run to run, because what would have to be set
+/// back lies in other cores' caches.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Progress {
+    round: u64,
+    tasks: u64,
+}
+
+/// What has been taken of a range, as one word: the number of the round (from 1 on), how much from the front, how much from
+/// the back. A word of an earlier round means nothing yet, so nobody has to clear it between rounds; and
 /// who comes late to a round that has ended finds later words, and nothing to take.
 fn word(round: u64, front: u64, back: u64) -> u64 {
     round << 32 | front << 16 | back
@@ -38,13 +46,18 @@ const LONGEST: usize = u16::MAX as usize;
 impl Rounds {
     pub fn new(threads: usize, patience: Duration) -> Self {
         let taken = (0..threads).map(|_| Apart(AtomicU64::new(0))).collect();
-        Rounds { ended: Gate::new(0), taken, patience }
+        Rounds { ended: Gate::new(0, ()), taken, patience }
     }
 
-    /// Begins to count from zero; no thread may be inside a run.
-    pub fn restart(&self) {
+    /// Where a run begins that comes after this; no thread may be inside one. Words have room for the number of a round in
+    /// half of their bits, so now and then all begins from zero.
+    pub fn after(&self, progress: Progress) -> Progress {
+        if progress.round < u64::from(u32::MAX) / 2 {
+            return progress;
+        }
         self.ended.set(0);
         self.taken.iter().for_each(|word| word.0.store(0, Ordering::Relaxed));
+        Progress::default()
     }
 
     /// Takes one of the range of this thread in this round: its owner the first, others the last.
@@ -111,9 +124,7 @@ pub struct Walk<'a> {
     /// None when it is alone.
     rounds: Option<&'a Rounds>,
     thread: usize,
-    /// Rounds so far, and their tasks.
-    round: u64,
-    tasks: u64,
+    at: Progress,
     /// Whether phases of one task have come since.
     lone: bool,
     /// Whether it has found a thread that had not begun with its tasks: there is no use in leaving them to it.
@@ -123,11 +134,17 @@ pub struct Walk<'a> {
 impl<'a> Walk<'a> {
     /// The way of a thread that shares nothing.
     pub(super) fn alone() -> Self {
-        Walk { rounds: None, thread: 0, round: 0, tasks: 0, lone: false, absent: false }
+        Walk { rounds: None, thread: 0, at: Progress::default(), lone: false, absent: false }
     }
 
-    pub(super) fn new(rounds: &'a Rounds, thread: usize) -> Self {
-        Walk { rounds: Some(rounds), thread, round: 0, tasks: 0, lone: false, absent: false }
+    pub(super) fn new(rounds: &'a Rounds, thread: usize, at: Progress) -> Self {
+        Walk { rounds: Some(rounds), thread, at, lone: false, absent: false }
+    }
+
+    /// Waits for the end of all rounds; says how far it has come. Phases of one task after them count for nobody.
+    pub(super) fn end(&self) -> Progress {
+        self.settle();
+        self.at
     }
 
     /// The thread's number.
@@ -149,22 +166,22 @@ impl<'a> Walk<'a> {
             return;
         }
         if std::mem::take(&mut self.lone) {
-            self.tasks += 1;
+            self.at.tasks += 1;
             if self.thread == 0 {
-                rounds.ended.set(self.tasks);
+                rounds.ended.set(self.at.tasks);
             }
         }
         self.settle();
-        self.round += 1;
-        self.tasks += tasks as u64;
+        self.at.round += 1;
+        self.at.tasks += tasks as u64;
         let ranges = Ranges::new(tasks, rounds.taken.len());
         let (own, mut done) = (ranges.of(self.thread), 0);
-        while let Some(unit) = rounds.take(self.thread, self.round, own.clone(), true) {
+        while let Some(unit) = rounds.take(self.thread, self.at.round, own.clone(), true) {
             done += ranges.run(unit, &mut run);
         }
-        rounds.count(done, self.tasks);
+        rounds.count(done, self.at.tasks);
         // Nobody's word is looked at before it must be: its owner would have to fetch it back.
-        if self.absent || rounds.ended.look(COURTESY, |ended| ended >= self.tasks).is_none() {
+        if self.absent || rounds.ended.look(COURTESY, |ended| ended >= self.at.tasks).is_none() {
             self.help(rounds, &ranges, run);
         }
     }
@@ -175,18 +192,18 @@ impl<'a> Walk<'a> {
         self.absent = false;
         for step in 1..ranges.threads {
             let of = (self.thread + step) % ranges.threads;
-            while let Some(unit) = rounds.take(of, self.round, ranges.of(of), false) {
-                self.absent |= !rounds.begun(of, self.round);
+            while let Some(unit) = rounds.take(of, self.at.round, ranges.of(of), false) {
+                self.absent |= !rounds.begun(of, self.at.round);
                 done += ranges.run(unit, &mut run);
             }
         }
-        rounds.count(done, self.tasks);
+        rounds.count(done, self.at.tasks);
     }
 
     /// Waits for the end of all rounds so far.
-    pub(super) fn settle(&self) {
+    fn settle(&self) {
         if let Some(rounds) = self.rounds {
-            rounds.ended.wait(rounds.patience, |ended| ended >= self.tasks);
+            rounds.ended.wait(rounds.patience, |ended| ended >= self.at.tasks);
         }
     }
 }

@@ -56,10 +56,12 @@ impl Runner {
         }
         bind(plan, trace, kept, self.arena.buf())?;
         lasting::prepare(plan, trace, self.arena.buf());
-        let scratch_of = |thread: usize| self.scratch.buf().part::<u8>(thread * scratch, scratch);
-        let (steps, table) = (&plan.steps, &plan.table);
+        let all_scratch = self.scratch.buf();
+        let scratch_of = move |thread: usize| all_scratch.part::<u8>(thread * scratch, scratch);
+        let (steps, table) = (plan.steps.as_slice(), plan.table.as_slice());
         if debug::settings().quiet() {
-            let walk = |walk: &mut Walk<'_>| {
+            // All in one place: each line that a worker has to fetch from its leader's core is a wait before it begins.
+            let walk = move |walk: &mut Walk<'_>| {
                 let scratch = scratch_of(walk.thread());
                 steps.iter().for_each(|step| run_step(step, table, walk, scratch));
             };
@@ -124,7 +126,7 @@ fn bind(plan: &mut Plan, trace: &Trace, kept: &[Arc<Storage>], arena: Buf) -> Re
     }
     for &i in moving.iter() {
         let Entry { home, bytes } = entries[i];
-        table[i] = match home {
+        let buf = match home {
             Home::Kept(k) => kept[k].buf().part::<u8>(0, bytes),
             Home::Leaf(slot) => {
                 let (node, out) = (&trace.nodes[slot >> 16], slot & 0xFFFF);
@@ -134,8 +136,12 @@ fn bind(plan: &mut Plan, trace: &Trace, kept: &[Arc<Storage>], arena: Buf) -> Re
                 };
                 buf.part::<u8>(0, bytes)
             }
-            _ => table[i],
+            _ => continue,
         };
+        // Most stay where they were, and workers still have these lines in their caches: unless they are written.
+        if table[i] != buf {
+            table[i] = buf;
+        }
     }
     Ok(())
 }

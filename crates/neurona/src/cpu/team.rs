@@ -1,10 +1,10 @@
 //! The thread team: all threads walk a plan together, with cheap barriers between phases.
 
 use super::gate::Gate;
-use super::rounds::{Rounds, Walk};
+use super::rounds::{Progress, Rounds, Walk};
 use super::seat;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -15,12 +15,18 @@ const PATIENCE: Duration = Duration::from_micros(100);
 /// The work of one run: called on every thread that comes in time.
 type Job<'a> = &'a (dyn Fn(&mut Walk<'_>) + Sync);
 
+/// A run: what is done, and how far the threads had come before.
+#[derive(Clone, Copy)]
+struct Order {
+    job: Job<'static>,
+    from: Progress,
+}
+
 struct Shared {
     rounds: Rounds,
-    /// The number of the run in the upper half; below it whether it is open to workers, and how many are in it.
-    crew: Gate,
-    /// The job of the current run; written by the leader before the run opens.
-    job: Mutex<Option<Job<'static>>>,
+    /// The number of the run in the upper half; below it whether it is open to workers, how many have left it and how many
+    /// have entered it. Beside it what is to be done, written by the leader before the run opens.
+    crew: Gate<Mutex<Option<Order>>>,
     stop: AtomicBool,
     patience: Duration,
     /// The workers, for the system.
@@ -29,11 +35,36 @@ struct Shared {
 
 const RUN: u64 = 1 << 32;
 const OPEN: u64 = 1 << 31;
+const LEFT: u64 = 1 << 16;
+const ENTERED: u64 = 1;
+
+/// Workers that have entered a run.
+fn entered(run: u64) -> u64 {
+    run % LEFT
+}
+
+/// Whether all that have entered a run have left it.
+fn empty(run: u64) -> bool {
+    run % OPEN / LEFT == entered(run)
+}
+
+/// The next run after this one, open and empty.
+fn next(run: u64) -> u64 {
+    (run - run % RUN).wrapping_add(RUN) | OPEN
+}
 
 impl Shared {
-    /// Waits until no worker is inside a run.
+    /// Waits until no worker is inside a run, and none can enter it.
     fn left(&self) {
-        self.crew.wait(self.patience, |run| run & (OPEN - 1) == 0);
+        // Where all have come nobody has to be kept out: writing the number would take its line from those who leave.
+        if entered(self.crew.get()) < self.workers.len() as u64 {
+            self.crew.change(|run| run & !OPEN);
+        }
+        self.crew.wait(self.patience, empty);
+    }
+
+    fn order(&self) -> MutexGuard<'_, Option<Order>> {
+        self.crew.beside().lock().unwrap_or_else(|e| e.into_inner())
     }
 }
 
@@ -58,6 +89,8 @@ pub struct Team {
     core: Option<usize>,
     /// Each thread can have a core of its own.
     roomy: bool,
+    /// How far the threads have come.
+    progress: Progress,
 }
 
 impl Team {
@@ -71,8 +104,7 @@ impl Team {
         let shared = Arc::new(Shared {
             rounds: Rounds::new(threads, patience),
             // All workers begin inside run 0, and leave it when they stand ready.
-            crew: Gate::new(threads as u64 - 1),
-            job: Mutex::new(None),
+            crew: Gate::new(threads as u64 - 1, Mutex::new(None)),
             stop: AtomicBool::new(false),
             patience,
             workers: (1..threads).map(|_| OnceLock::new()).collect(),
@@ -85,12 +117,12 @@ impl Team {
             .collect::<Vec<_>>();
         if workers.len() + 1 < threads {
             // The system refused a thread: the others could do with fewer, but it will hardly have memory for work.
-            drop(Team { shared, workers, core: None, roomy });
+            drop(Team { shared, workers, core: None, roomy, progress: Progress::default() });
             return Team::new(1);
         }
         // What the system does to start a thread, taking memory among it, must not fall into a run.
         shared.left();
-        Team { shared, workers, core: None, roomy }
+        Team { shared, workers, core: None, roomy, progress: Progress::default() }
     }
 
     /// The number of threads.
@@ -113,15 +145,14 @@ impl Team {
         let Shared { rounds, crew, .. } = &*self.shared;
         // SAFETY: the job outlives this call, which ends when the run is closed and no worker is inside.
         let job: Job<'static> = unsafe { std::mem::transmute::<Job<'_>, Job<'static>>(job) };
-        *self.shared.job.lock().unwrap_or_else(|e| e.into_inner()) = Some(job);
-        rounds.restart();
-        crew.change(|run| (run + RUN) | OPEN);
+        let from = rounds.after(self.progress);
+        *self.shared.order() = Some(Order { job, from });
+        crew.change(next);
         crew.rouse();
         let guard = EndOnPanic;
-        let mut walk = Walk::new(rounds, 0);
+        let mut walk = Walk::new(rounds, 0, from);
         job(&mut walk);
-        walk.settle();
-        crew.change(|run| run & !OPEN);
+        self.progress = walk.end();
         self.shared.left();
         drop(guard);
     }
@@ -142,7 +173,7 @@ fn work(number: usize, shared: &Shared) {
     let mut last = 0;
     loop {
         // The leader waits for the last one to leave.
-        if crew.change(|run| run - 1) & (RUN - 1) == 0 {
+        if empty(crew.add(LEFT)) {
             crew.rouse();
         }
         last = loop {
@@ -150,14 +181,14 @@ fn work(number: usize, shared: &Shared) {
             if shared.stop.load(Ordering::Acquire) {
                 return;
             }
-            if crew.replace(run, run + 1) {
+            if crew.replace(run, run + ENTERED) {
                 break run / RUN;
             }
         };
-        let job = *shared.job.lock().unwrap_or_else(|e| e.into_inner());
+        let order = *shared.order();
         let _guard = EndOnPanic;
-        if let Some(job) = job {
-            job(&mut Walk::new(rounds, number));
+        if let Some(Order { job, from }) = order {
+            job(&mut Walk::new(rounds, number, from));
         }
     }
 }
@@ -165,7 +196,7 @@ fn work(number: usize, shared: &Shared) {
 impl Drop for Team {
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::Release);
-        self.shared.crew.change(|run| (run + RUN) | OPEN);
+        self.shared.crew.change(next);
         self.shared.crew.rouse();
         for worker in self.workers.drain(..) {
             let _ = worker.join();

@@ -229,7 +229,11 @@ pub(crate) fn prepare(plan: &mut Plan, trace: &Trace, arena: Buf) {
         let needed = this.wanted || this.readers.iter().any(|reader| !later[reader - index - 1].done);
         this.look(trace, needed);
         this.bind(table, entries, arena);
-        steps[this.step].begin = if this.done { this.phases } else { 0 };
+        let begin = if this.done { this.phases } else { 0 };
+        // Written only when it changes: workers have the step in their caches.
+        if steps[this.step].begin != begin {
+            steps[this.step].begin = begin;
+        }
     }
 }
 
