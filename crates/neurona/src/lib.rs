@@ -68,7 +68,7 @@ pub use graph::cell::Cell;
 pub use graph::debug::{set_check_finite, set_debug};
 pub use graph::engine::{Stats, autocast, num_threads, set_autocast, set_fusion, set_num_threads, stats};
 #[doc(hidden)]
-pub use graph::engine::{latest_steps, observe_runs};
+pub use graph::engine::{latest_steps, latest_stretches, observe_runs};
 pub use ops::batch_norm::{Normalized, RunningStats};
 pub use ops::conv2d::Conv2dOptions;
 #[doc(hidden)]

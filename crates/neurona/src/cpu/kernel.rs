@@ -32,6 +32,11 @@ pub trait Kernel: Send + Sync {
         None
     }
 
+    /// How its tasks keep to parts of the batch, if they do: such kernels can follow each other without waiting.
+    fn strands(&self) -> Option<Strands> {
+        None
+    }
+
     /// Arithmetic of one run, for the debug table (multiply and add count as two).
     fn flops(&self) -> u64 {
         0
@@ -47,6 +52,47 @@ pub struct Prepared {
     /// The way of packing, and all sizes that it depends on: of the same inputs, kernels with the same form make the
     /// same bytes.
     pub form: (&'static str, Vec<usize>),
+}
+
+/// How the tasks of a kernel keep to parts of the batch, the first dimension of the operands and results named here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Strands {
+    /// One a phase.
+    pub phases: Vec<Strand>,
+    /// Inputs, by position, of which tasks read their own part alone. Others they may read whole.
+    pub inputs: Vec<usize>,
+    /// Outputs of which they write their own part alone.
+    pub outputs: Vec<usize>,
+}
+
+/// How the tasks of a phase keep to parts of the batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Strand {
+    /// Into so many equal runs of neighbouring tasks, or any divisor of that, the phase can be cut: each needs, of what the
+    /// phases before it have written, only what the same run wrote there.
+    pub parts: usize,
+    /// It needs all of the phase before it.
+    pub waits: bool,
+}
+
+impl Strand {
+    /// Tasks that keep to no part.
+    pub const NONE: Strand = Strand { parts: 1, waits: true };
+
+    /// Tasks in so many parts, each of which follows its own.
+    pub fn of(parts: usize) -> Strand {
+        Strand { parts, waits: false }
+    }
+
+    /// Tasks that [`share`] a batch.
+    pub fn sharing(batch: usize, tasks: usize) -> Strand {
+        Strand::of(common(batch, tasks))
+    }
+}
+
+/// The greatest common divisor.
+pub(crate) fn common(a: usize, b: usize) -> usize {
+    if b == 0 { a } else { common(b, a % b) }
 }
 
 /// The memory of one run of a kernel.

@@ -106,7 +106,11 @@ impl Ranges {
         Ranges { tasks, threads, grain: tasks.div_ceil(threads * LONGEST) }
     }
 
+    /// The range of a thread; thread 0 has the last one. Cores fetch ahead beyond the end of their range and take lines from
+    /// the next one's owner, and thread 0, which also runs what cannot be shared, has more of what others need: so each of two
+    /// threads bears one of these.
     fn of(&self, thread: usize) -> Range<usize> {
+        let thread = self.threads - 1 - thread;
         let units = self.tasks.div_ceil(self.grain);
         (units * thread).div_ceil(self.threads)..(units * (thread + 1)).div_ceil(self.threads)
     }
@@ -145,6 +149,11 @@ impl<'a> Walk<'a> {
     pub(super) fn end(&self) -> Progress {
         self.settle();
         self.at
+    }
+
+    /// The number of threads.
+    pub fn threads(&self) -> usize {
+        self.rounds.map_or(1, |rounds| rounds.taken.len())
     }
 
     /// The thread's number.

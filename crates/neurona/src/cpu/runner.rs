@@ -1,14 +1,15 @@
 //! Runs plans: binds their addresses, then sends the team through the steps.
 
-use super::kernel::{Buf, Io};
+use super::kernel::{Buf, Io, share};
 use super::rounds::Walk;
-use super::storage::{PAGE, Storage};
+use super::storage::{GAP, Storage};
 use super::team::Team;
 use crate::error::{Error, Result};
 use crate::graph::debug;
 use crate::graph::ir::Operand;
 use crate::graph::lasting::{self, Preparation};
 use crate::graph::plan::{Entry, Home, Machine, Plan, Step};
+use crate::graph::stretch::Stretch;
 use crate::graph::walk::Trace;
 use crate::tensor::{DType, Device};
 use std::sync::Arc;
@@ -47,10 +48,9 @@ impl Runner {
         if self.arena.bytes() < plan.arena {
             // Let the old one go first: both at once may not fit.
             self.arena = Storage::zeroed(0);
-            // Of an even number of pages, so that it begins with one.
-            self.arena = Storage::zeroed(plan.arena.next_multiple_of(2 * PAGE));
+            self.arena = Storage::zeroed(plan.arena);
         }
-        let scratch = plan.scratch.next_multiple_of(PAGE);
+        let scratch = (plan.scratch + GAP).next_multiple_of(64);
         if self.scratch.bytes() < scratch * self.threads() {
             self.scratch = Storage::zeroed(scratch * self.threads());
         }
@@ -61,9 +61,10 @@ impl Runner {
         let (steps, table) = (plan.steps.as_slice(), plan.table.as_slice());
         if debug::settings().quiet() {
             // All in one place: each line that a worker has to fetch from its leader's core is a wait before it begins.
+            let stretches = plan.stretches.as_slice();
             let walk = move |walk: &mut Walk<'_>| {
                 let scratch = scratch_of(walk.thread());
-                steps.iter().for_each(|step| run_step(step, table, walk, scratch));
+                stretches.iter().for_each(|stretch| run_stretch(stretch, steps, table, walk, scratch));
             };
             let start = Instant::now();
             if plan.pace.alone() {
@@ -79,7 +80,11 @@ impl Runner {
         let mut report = debug::Report::default();
         for step in steps.iter().filter(|step| step.begin < step.phases.len()) {
             let start = Instant::now();
-            self.team.run(&|walk| run_step(step, table, walk, scratch_of(walk.thread())));
+            self.team.run(&|walk| {
+                for (phase, &tasks) in step.phases.iter().enumerate().skip(step.begin) {
+                    walk.phase(tasks, tasks_of(step, phase, table, scratch_of(walk.thread())));
+                }
+            });
             report.add(step, start.elapsed());
             if debug::settings().check {
                 for (buf, operand) in table[step.outputs.clone()].iter().zip(&step.about.outputs) {
@@ -94,18 +99,35 @@ impl Runner {
     }
 }
 
-/// One thread's share of a step.
+/// One thread's share of a stretch: parts of the batch from its beginning to its end, or its phases one after the other.
+fn run_stretch(stretch: &Stretch, steps: &[Step], table: &[Buf], walk: &mut Walk<'_>, scratch: Buf) {
+    let parts = stretch.parts(steps, walk.threads());
+    if parts > 1 {
+        return walk.phase(parts, |part| {
+            for link in stretch.due(steps) {
+                let run = tasks_of(&steps[link.step], link.phase, table, scratch);
+                share(link.tasks, parts, part).for_each(run);
+            }
+        });
+    }
+    for link in stretch.due(steps) {
+        walk.phase(link.tasks, tasks_of(&steps[link.step], link.phase, table, scratch));
+    }
+}
+
+/// What runs tasks of a phase.
 #[inline]
-fn run_step(step: &Step, table: &[Buf], walk: &mut Walk<'_>, scratch: Buf) {
+fn tasks_of<'a>(step: &'a Step, phase: usize, table: &'a [Buf], scratch: Buf) -> impl Fn(usize) + 'a {
     let io = Io {
         inputs: &table[step.inputs.clone()],
         outputs: &table[step.outputs.clone()],
         workspace: table[step.workspace],
         scratch,
     };
-    let Machine::Cpu(kernel) = &step.kernel else { return };
-    for (phase, &tasks) in step.phases.iter().enumerate().skip(step.begin) {
-        walk.phase(tasks, |task| kernel.run(phase, task, &io));
+    move |task| {
+        if let Machine::Cpu(kernel) = &step.kernel {
+            kernel.run(phase, task, &io);
+        }
     }
 }
 

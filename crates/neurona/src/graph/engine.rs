@@ -3,6 +3,7 @@
 use super::cell::{Cell, CellState};
 use super::node::{GradientSlot, Source};
 use super::plan::{Kept, Plan, write_numbers};
+use super::stretch::Stretch;
 use super::version::Room;
 use super::walk::Trace;
 use super::{debug, gradient, ir, lower};
@@ -398,6 +399,19 @@ pub fn latest_steps() -> Vec<String> {
     let engine = engine();
     let latest = engine.plans.values().flatten().max_by_key(|(_, used)| *used);
     latest.map_or_else(Vec::new, |(plan, _)| plan.steps.iter().map(|step| step.about.name.clone()).collect())
+}
+
+/// The stretches of the plan that ran last, each as the steps it goes through: how a test sees what needs no barrier.
+#[doc(hidden)]
+pub fn latest_stretches() -> Vec<Vec<String>> {
+    let engine = engine();
+    let Some((plan, _)) = engine.plans.values().flatten().max_by_key(|(_, used)| *used) else { return Vec::new() };
+    let steps = |stretch: &Stretch| {
+        let mut steps: Vec<usize> = stretch.links.iter().map(|link| link.step).collect();
+        steps.dedup();
+        steps.into_iter().map(|step| plan.steps[step].about.name.clone()).collect()
+    };
+    plan.stretches.iter().map(steps).collect()
 }
 
 static OBSERVER: OnceLock<fn(bool)> = OnceLock::new();

@@ -161,6 +161,11 @@ fn version(trace: &Trace, leaf: usize) -> &Version {
 }
 
 impl Preparation {
+    /// Phases of this step that runs may leave out.
+    pub fn spares(&self, step: usize) -> usize {
+        if self.step == step && (self.keeps || !self.wanted) { self.phases } else { 0 }
+    }
+
     fn new(step: usize, phases: usize, recipe: Recipe) -> Self {
         Preparation {
             step,

@@ -10,5 +10,6 @@ pub(crate) mod lower;
 pub(crate) mod node;
 pub(crate) mod outline;
 pub(crate) mod plan;
+pub(crate) mod stretch;
 pub(crate) mod version;
 pub(crate) mod walk;

@@ -3,10 +3,11 @@
 use super::ir::{Ir, Kind, Leaf, Operand, Value};
 use super::lasting::{Lasting, Preparation};
 use super::node::Source;
+use super::stretch::{self, Stretch};
 use super::walk::{Trace, Words};
-use crate::cpu::kernel::{Buf, Kernel, Prepared};
+use crate::cpu::kernel::{Buf, Kernel, Prepared, Strands};
 use crate::cpu::pace::Pace;
-use crate::cpu::storage::{PAGE, Storage, before_page};
+use crate::cpu::storage::{GAP, Storage};
 use crate::cuda;
 use crate::error::Place;
 use crate::ops::{Op, Run};
@@ -93,6 +94,14 @@ impl Machine {
         }
     }
 
+    /// How tasks keep to parts of the batch.
+    pub fn strands(&self) -> Option<Strands> {
+        match self {
+            Machine::Cpu(kernel) => kernel.strands(),
+            Machine::Cuda(_) => None,
+        }
+    }
+
     pub fn flops(&self) -> u64 {
         match self {
             Machine::Cpu(kernel) => kernel.flops(),
@@ -140,6 +149,8 @@ pub(crate) struct Entry {
 pub(crate) struct Plan {
     pub words: Words,
     pub steps: Vec<Step>,
+    /// All phases of all steps, as threads walk them.
+    pub stretches: Vec<Stretch>,
     pub entries: Vec<Entry>,
     /// The addresses of the current run, parallel to `entries`.
     pub table: Vec<Buf>,
@@ -184,8 +195,6 @@ const APART: usize = 3;
 /// own a value's lines stay with the core that writes them step after step. Half of a last-level cache: in what is larger
 /// than that, more memory costs more than it saves.
 const ROOMY: usize = 16 << 20;
-/// Bytes of a value that has no halves to speak of.
-const SMALL_VALUE: usize = 1 << 10;
 
 impl Plan {
     /// Chooses kernels and places every value.
@@ -193,6 +202,7 @@ impl Plan {
         let mut plan = Plan {
             words: trace.words.clone(),
             steps: Vec::new(),
+            stretches: Vec::new(),
             entries: Vec::new(),
             table: Vec::new(),
             moving: Vec::new(),
@@ -253,7 +263,7 @@ impl Plan {
                 let bytes = ir.meta(v).bytes();
                 let home = match homes.get(&v) {
                     Some(home) => *home,
-                    None => Home::Arena(arena.made(Some(v), aligned(bytes), step)),
+                    None => Home::Arena(arena.made(Some(v), bytes, step)),
                 };
                 plan.entries.push(Entry { home, bytes });
             }
@@ -261,7 +271,7 @@ impl Plan {
             let workspace = kernel.workspace();
             let home = match workspace {
                 0 => Home::Nowhere,
-                bytes => Home::Arena(arena.made(None, aligned(bytes), step)),
+                bytes => Home::Arena(arena.made(None, bytes, step)),
             };
             plan.entries.push(Entry { home, bytes: workspace });
             plan.scratch = plan.scratch.max(kernel.scratch());
@@ -277,7 +287,8 @@ impl Plan {
             });
         }
         // Until now an arena home was the number of a lifetime; now lifetimes get their offsets.
-        let offsets = arena.offsets(device);
+        let apart = arena.fits_apart(device);
+        let offsets = if apart { arena.apart() } else { arena.offsets(device) };
         plan.arena = arena.size;
         for entry in &mut plan.entries {
             if let Home::Arena(lifetime) = &mut entry.home {
@@ -289,6 +300,7 @@ impl Plan {
         plan.moving = (0..plan.entries.len()).filter(moves).collect();
         plan.forbid_overwrites();
         plan.preparations = lasting.preparations(ir, &plan);
+        plan.stretches = stretch::stretches(&plan, apart);
         Ok(plan)
     }
 
@@ -499,13 +511,16 @@ impl Arena {
         lifetime
     }
 
-    /// One behind the other, each with its middle at the start of a page.
+    /// Whether there is room enough for all values to lie apart.
+    fn fits_apart(&self, device: Device) -> bool {
+        device == Device::Cpu && self.lifetimes.iter().map(|life| life.bytes).sum::<usize>() <= ROOMY
+    }
+
+    /// One behind the other, at a distance.
     fn apart(&mut self) -> Vec<usize> {
         let mut place = |life: &Lifetime| {
-            let before = before_page(life.bytes);
-            let align = if life.bytes < SMALL_VALUE { ALIGN } else { PAGE };
-            let offset = (self.size + before).next_multiple_of(align) - before;
-            self.size = offset + life.bytes;
+            let offset = self.size;
+            self.size = aligned(offset + life.bytes + GAP);
             offset
         };
         self.lifetimes.iter().map(&mut place).collect()
@@ -518,9 +533,6 @@ impl Arena {
         if device != Device::Cpu {
             self.lifetimes.iter_mut().filter(|life| life.bytes <= SMALL).for_each(|life| life.last += APART);
         }
-        if device == Device::Cpu && self.lifetimes.iter().map(|life| life.bytes).sum::<usize>() <= ROOMY {
-            return self.apart();
-        }
         let mut order: Vec<usize> = (0..self.lifetimes.len()).collect();
         order.sort_by_key(|&i| (std::cmp::Reverse(self.lifetimes[i].bytes), self.lifetimes[i].first));
         let mut offsets = vec![0; self.lifetimes.len()];
@@ -530,18 +542,18 @@ impl Arena {
             let mut taken: Vec<(usize, usize)> = placed
                 .iter()
                 .filter(|&&j| self.lifetimes[j].first <= life.last && life.first <= self.lifetimes[j].last)
-                .map(|&j| (offsets[j], offsets[j] + self.lifetimes[j].bytes))
+                .map(|&j| (offsets[j], offsets[j] + aligned(self.lifetimes[j].bytes)))
                 .collect();
             taken.sort_unstable();
             let mut offset = 0;
             for (start, end) in taken {
-                if offset + life.bytes <= start {
+                if offset + aligned(life.bytes) <= start {
                     break;
                 }
                 offset = offset.max(end);
             }
             offsets[i] = offset;
-            self.size = self.size.max(offset + life.bytes);
+            self.size = self.size.max(offset + aligned(life.bytes));
             placed.push(i);
         }
         offsets
@@ -553,17 +565,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_apart_share_nothing_and_have_their_middles_where_pages_begin() {
+    fn values_apart_share_nothing_and_keep_a_distance() {
         let mut arena = Arena::default();
-        for bytes in [256, 4864, 18_944, 1024, 512, 1 << 20, 6400, 256] {
+        for bytes in [256, 4864, 18_944, 1000, 512, 1 << 20, 6400, 0, 256] {
             arena.made(None, bytes, 0);
         }
         let (offsets, mut end) = (arena.apart(), 0);
         for (offset, life) in offsets.iter().zip(&arena.lifetimes) {
-            assert!(*offset >= end && offset.is_multiple_of(64));
-            assert!(life.bytes < SMALL_VALUE || (offset + before_page(life.bytes)).is_multiple_of(PAGE));
-            end = offset + life.bytes;
+            assert!(*offset >= end && offset.is_multiple_of(ALIGN));
+            end = offset + life.bytes + GAP;
         }
-        assert_eq!(end, arena.size);
+        assert!(end <= arena.size);
     }
 }

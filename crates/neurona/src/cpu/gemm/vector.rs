@@ -33,6 +33,8 @@ pub(crate) trait Vector: Copy {
     unsafe fn max(self, x: Self) -> Self;
     /// Lane `i` is the lane that the `i`-th number at `lanes` names; all are below [`Self::LANES`].
     unsafe fn permute(self, lanes: *const i32) -> Self;
+    /// The lanes of two registers, one behind the other, at even and at odd places.
+    unsafe fn unzip(self, next: Self) -> [Self; 2];
     /// The sum over lanes of each of four registers.
     unsafe fn sums(v: [Self; 4]) -> [f32; 4];
 }
@@ -102,6 +104,11 @@ impl Vector for Lanes {
         Lanes(std::array::from_fn(|i| self.0[unsafe { *lanes.add(i) } as usize % 4]))
     }
     #[inline(always)]
+    unsafe fn unzip(self, next: Self) -> [Self; 2] {
+        let ([a, b, c, d], [e, f, g, h]) = (self.0, next.0);
+        [Lanes([a, c, e, g]), Lanes([b, d, f, h])]
+    }
+    #[inline(always)]
     unsafe fn sums(v: [Self; 4]) -> [f32; 4] {
         v.map(|Lanes(x)| (x[0] + x[1]) + (x[2] + x[3]))
     }
@@ -144,6 +151,18 @@ mod x86 {
             let both = _mm256_hadd_ps(low, high);
             let sum = _mm_add_ps(_mm256_castps256_ps128(both), _mm256_extractf128_ps::<1>(both));
             std::mem::transmute::<__m128, [f32; 4]>(sum)
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn unzip256(a: __m256, b: __m256) -> [__m256; 2] {
+        // SAFETY: AVX2, by the caller's promise.
+        unsafe {
+            // Inside each half first, then the quarters in their order.
+            let even = _mm256_castps_pd(_mm256_shuffle_ps::<0b10_00_10_00>(a, b));
+            let odd = _mm256_castps_pd(_mm256_shuffle_ps::<0b11_01_11_01>(a, b));
+            let even = _mm256_castpd_ps(_mm256_permute4x64_pd::<0b11_01_10_00>(even));
+            [even, _mm256_castpd_ps(_mm256_permute4x64_pd::<0b11_01_10_00>(odd))]
         }
     }
 
@@ -247,6 +266,12 @@ mod x86 {
             Self(unsafe { _mm256_permutevar8x32_ps(self.0, _mm256_loadu_si256(lanes.cast())) })
         }
         #[inline(always)]
+        unsafe fn unzip(self, next: Self) -> [Self; 2] {
+            // SAFETY: AVX2, by the trait's contract.
+            let [even, odd] = unsafe { unzip256(self.0, next.0) };
+            [Self(even), Self(odd)]
+        }
+        #[inline(always)]
         unsafe fn sums(v: [Self; 4]) -> [f32; 4] {
             // SAFETY: AVX, by the trait's contract.
             unsafe { sums256([v[0].0, v[1].0, v[2].0, v[3].0]) }
@@ -283,6 +308,12 @@ mod x86 {
             Self(unsafe { _mm256_permutevar8x32_ps(self.0, _mm256_loadu_si256(lanes.cast())) })
         }
         #[inline(always)]
+        unsafe fn unzip(self, next: Self) -> [Self; 2] {
+            // SAFETY: AVX2, by the trait's contract.
+            let [even, odd] = unsafe { unzip256(self.0, next.0) };
+            [Self(even), Self(odd)]
+        }
+        #[inline(always)]
         unsafe fn sums(v: [Self; 4]) -> [f32; 4] {
             // SAFETY: AVX, by the trait's contract.
             unsafe { sums256([v[0].0, v[1].0, v[2].0, v[3].0]) }
@@ -317,6 +348,16 @@ mod x86 {
         unsafe fn permute(self, lanes: *const i32) -> Self {
             // SAFETY: AVX-512, by the trait's contract; the caller has sixteen numbers at `lanes`.
             Self(unsafe { _mm512_permutexvar_ps(_mm512_loadu_si512(lanes.cast()), self.0) })
+        }
+        #[inline(always)]
+        unsafe fn unzip(self, next: Self) -> [Self; 2] {
+            // SAFETY: AVX-512, by the trait's contract.
+            unsafe {
+                let even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+                let odd = _mm512_add_epi32(even, _mm512_set1_epi32(1));
+                let even = _mm512_permutex2var_ps(self.0, even, next.0);
+                [Self(even), Self(_mm512_permutex2var_ps(self.0, odd, next.0))]
+            }
         }
         #[inline(always)]
         unsafe fn sums(v: [Self; 4]) -> [f32; 4] {

@@ -160,7 +160,7 @@ fn gradients(
     }
     let (by_weight, bias, options) = by_weight?;
     let from_rows = in_rows(sites.ir, inputs(spread)[0], 4);
-    let op = Conv2dPoolGrad { options, bias, input: by_input.is_some(), from_rows };
+    let op = Conv2dPoolGrad { options, bias, input: by_input.is_some(), from_rows, step: None };
     let first = by_weight.min(by_input.unwrap_or(by_weight));
     let mut parts = vec![(first, Part::Gradient(op, conv, pool))];
     let other = by_input.map(|by_input| by_weight.max(by_input));

@@ -5,6 +5,7 @@ use crate::Result;
 use crate::graph::ir::{Ir, Kind, Value};
 use crate::ops::Op;
 use crate::ops::conv2d::Conv2dWeightGradStep;
+use crate::ops::conv2d_pool::Conv2dPoolGrad;
 use crate::ops::linear_step::LinearStep;
 use crate::ops::matmul::MatMul;
 use crate::ops::sgd_step::Options;
@@ -99,8 +100,10 @@ fn find(ir: &Ir) -> BTreeMap<usize, Join> {
             let after = readers().max().unwrap_or(0).max(gradient.node);
             // A gradient moves behind the readers of its weight, which must not move themselves.
             let moves = |user: usize| matches!(&ir.nodes[user].kind, Kind::Op(op) if by_weight(op));
-            // Whoever else needs the gradient may be waiting for it where it stands.
-            let alone = gradient.out == 0 && users[gradient.node].iter().all(|&user| user == index);
+            // Whoever else needs the gradient, or another result of its node if that moves, may be waiting for it where it
+            // stands.
+            let waits = |&user: &usize| after != gradient.node || ir.nodes[user].inputs.contains(&gradient);
+            let alone = gradient.out == 0 && !users[gradient.node].iter().any(|user| *user != index && waits(user));
             if !alone || after >= index || readers().any(moves) || !operands.iter().all(leaf) {
                 continue;
             }
@@ -140,6 +143,9 @@ fn joined(ir: &Ir, step: Options, weight: Value, gradient: Value, last: usize) -
             let product = *input == MatMul { masked: input.masked, ..MatMul::new(false, false) };
             let fits = product && ir.nodes[last].inputs[..2] == [dy, weight] && op.fits(ir.meta(dy), ir.meta(x));
             fits.then(|| (op.into(), Some(last)))
+        }
+        Kind::Op(Op::Conv2dPoolGrad(grad)) if last == gradient.node => {
+            Some((Conv2dPoolGrad { step: Some(step), ..grad.clone() }.into(), None))
         }
         _ => None,
     }

@@ -40,6 +40,13 @@ pub(crate) struct Options {
     pub to_rows: bool,
 }
 
+impl Options {
+    /// The results, by position.
+    fn outputs(&self) -> Vec<usize> {
+        (0..1 + usize::from(self.places)).collect()
+    }
+}
+
 /// Inputs: images, weight `[k, c, r, s]`; when asked, a bias of `k` and then a scale of `k`.
 /// Outputs: pooled images, `[n, h, w, k]` unless told otherwise; when asked, places: `[n, k, h·w]` if [`windows_abreast`], else `[n, h·w, k]`.
 /// Nothing where the ops one by one are faster.
@@ -82,9 +89,9 @@ fn pooled(g: &Geometry) -> [usize; 2] {
 const LANES: usize = 16;
 
 /// The first of the greatest of four, with bias and relu, and its number; NaN wins over numbers. Before a bias the same ones
-/// are greatest as after it.
+/// are greatest as after it. Without `PLACES` numbers mean nothing.
 #[inline(always)]
-fn greatest(cells: &[[f32; LANES]; 4], bias: &[f32; LANES]) -> ([f32; LANES], [u8; LANES]) {
+fn greatest<const PLACES: bool>(cells: &[[f32; LANES]; 4], bias: &[f32; LANES]) -> ([f32; LANES], [u8; LANES]) {
     let (mut value, mut place) = (cells[0], [0f32; LANES]);
     for (i, cell) in cells.iter().enumerate().skip(1) {
         // Arrays of their own: what is changed in place would be written to memory under a mask.
@@ -93,16 +100,20 @@ fn greatest(cells: &[[f32; LANES]; 4], bias: &[f32; LANES]) -> ([f32; LANES], [u
             let v = cell[j];
             let wins = (v > value[j]) | v.is_nan();
             next.0[j] = if wins { v } else { value[j] };
-            next.1[j] = if wins { i as f32 } else { place[j] };
+            if PLACES {
+                next.1[j] = if wins { i as f32 } else { place[j] };
+            }
         }
         (value, place) = next;
     }
     let mut code = [0; LANES];
     for j in 0..LANES {
         value[j] += bias[j];
-        let place = if value[j] > 0.0 { place[j] } else { f32::from(NOWHERE) };
-        // SAFETY: one of the numbers 0 to 4.
-        code[j] = unsafe { place.to_int_unchecked::<i32>() } as u8;
+        if PLACES {
+            let place = if value[j] > 0.0 { place[j] } else { f32::from(NOWHERE) };
+            // SAFETY: one of the numbers 0 to 4.
+            code[j] = unsafe { place.to_int_unchecked::<i32>() } as u8;
+        }
         value[j] = Activation::Relu.apply(value[j]);
     }
     (value, code)

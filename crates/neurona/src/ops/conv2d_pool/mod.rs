@@ -5,7 +5,7 @@
 pub(crate) mod cpu;
 
 use super::conv2d::{Conv2d, Conv2dOptions};
-use super::{Operation, Spatial};
+use super::{Operation, Spatial, sgd_step};
 use crate::cpu::kernel::Kernel;
 use crate::graph::ir::Operand;
 use crate::graph::node::Metas;
@@ -27,8 +27,10 @@ pub(crate) struct Conv2dPool {
     pub to_rows: bool,
 }
 
-/// Operands: the gradient by the pooled images, places, the images, weight.
-/// Results: the gradient by weight; with `bias` the one by bias; with `input` the one by the images.
+/// Operands: the gradient by the pooled images, places, the images, weight; with a step the weight again, with momentum its
+/// buffer, and the step's numbers.
+/// Results: the gradient by weight; with `bias` the one by bias; with `input` the one by the images; with a step the weight
+/// and its buffer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Conv2dPoolGrad {
     pub options: Conv2dOptions,
@@ -36,6 +38,8 @@ pub(crate) struct Conv2dPoolGrad {
     pub input: bool,
     /// The gradient comes by rows.
     pub from_rows: bool,
+    /// The weight takes its step along.
+    pub step: Option<sgd_step::Options>,
 }
 
 fn geometry(options: &Conv2dOptions, x: &Meta, weight: &Meta) -> Result<Geometry> {
@@ -81,7 +85,7 @@ impl Operation for Conv2dPoolGrad {
         "conv2d_pool_grad"
     }
     fn describe(&self) -> String {
-        "conv2d·relu·max_pool2d_grad".into()
+        format!("conv2d·relu·max_pool2d_grad{}", if self.step.is_some() { "·sgd_step" } else { "" })
     }
     fn outputs(&self, inputs: &[&Meta]) -> Result<Metas> {
         let (x, weight) = (inputs[2], inputs[3]);
@@ -92,7 +96,15 @@ impl Operation for Conv2dPoolGrad {
         if self.input {
             metas.push(x.clone());
         }
+        if self.step.is_some() {
+            metas.extend(inputs[4..inputs.len() - 1].iter().map(|m| (*m).clone()));
+        }
         Ok(metas)
+    }
+    fn in_place(&self, inputs: usize) -> Vec<(usize, usize)> {
+        let first = 1 + usize::from(self.bias) + usize::from(self.input);
+        // The filters as they were are packed in the first phase, and written in the second.
+        (4..inputs.saturating_sub(1)).map(|input| (first + input - 4, input)).collect()
     }
     fn spatial(&self) -> Spatial {
         let inputs: &[usize] = if self.from_rows { &[2] } else { &[0, 2] };
@@ -104,6 +116,6 @@ impl Operation for Conv2dPoolGrad {
     }
     fn cpu(&self, inputs: &[Operand], _outputs: &[Operand]) -> Result<Box<dyn Kernel>> {
         let g = geometry(&self.options, &inputs[2].meta, &inputs[3].meta)?;
-        Ok(Box::new(cpu::Backward::new(g, self.bias, self.input, self.from_rows)))
+        Ok(Box::new(cpu::Backward::new(g, self.bias, self.input, self.from_rows, self.step)))
     }
 }

@@ -9,7 +9,7 @@
 use crate::cpu::gemm::vector::{Avx2, Avx512};
 use crate::cpu::gemm::vector::{Lanes, Vector};
 use crate::cpu::gemm::{LARGE, add_parts, joins, mask, parts};
-use crate::cpu::kernel::{Buf, Io, Kernel, share};
+use crate::cpu::kernel::{Buf, Io, Kernel, Strand, Strands, share};
 use crate::cpu::simd::{by_isa, vectorized};
 use crate::cpu::stream::near;
 use crate::ops::sgd_step::tile::Number;
@@ -105,6 +105,13 @@ impl Sweep {
         }
     }
 
+    /// Tasks that add parts up: two halves of the batch, where it has halves, rather than one. Who comes next often goes image
+    /// by image, and each thread then has its own.
+    fn sums(&self) -> usize {
+        let least = if self.rows.is_multiple_of(2) { 2 } else { 1 };
+        joins(self.parts, self.rows * self.inner).max(least)
+    }
+
     /// Floats of a row of sums while they are added to: whole registers, because what was written in part cannot be read
     /// again before it has reached the cache.
     fn line(&self) -> usize {
@@ -114,8 +121,13 @@ impl Sweep {
 
 impl Kernel for Sweep {
     fn phases(&self) -> Vec<usize> {
-        let sums = (self.parts > 1).then(|| joins(self.parts, self.rows * self.inner));
-        std::iter::once(self.parts).chain(sums).collect()
+        std::iter::once(self.parts).chain((self.parts > 1).then(|| self.sums())).collect()
+    }
+
+    fn strands(&self) -> Option<Strands> {
+        let sums = Strand { waits: true, ..Strand::sharing(self.rows, self.sums()) };
+        let phases = std::iter::once(Strand::NONE).chain((self.parts > 1).then_some(sums)).collect();
+        Some(Strands { phases, inputs: Vec::new(), outputs: vec![0] })
     }
 
     fn workspace(&self) -> usize {
@@ -131,7 +143,7 @@ impl Kernel for Sweep {
             return self.sweep(task, io);
         }
         let size = self.rows * self.inner;
-        add_parts(self.parts, share(size, joins(self.parts, size), task), self.masked, io);
+        add_parts(self.parts, share(size, self.sums(), task), self.masked, io);
     }
 
     fn flops(&self) -> u64 {

@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
-use crate::cpu::kernel::{Io, Kernel, Plain, share};
+use crate::cpu::kernel::{Io, Kernel, Plain, Strand, Strands, share};
 use crate::cpu::simd::vectorized;
 use crate::cpu::tasks::pieces;
 
@@ -350,6 +350,14 @@ impl<T: Plain> Tile<T> {
 impl<T: Plain> Kernel for Strided<T> {
     fn phases(&self) -> Vec<usize> {
         vec![self.tasks()]
+    }
+
+    fn strands(&self) -> Option<Strands> {
+        // The first dimension is the slowest here and there, and all of it is copied.
+        let (n, stride) = self.dims[0];
+        let whole = self.offset == 0 && self.span == (0..self.total() as isize);
+        let first = self.walked() > 0 && whole && self.out[0] as isize == stride && n * self.out[0] == self.total();
+        first.then(|| Strands { phases: vec![Strand::sharing(n, self.tasks())], inputs: vec![0], outputs: vec![0] })
     }
 
     fn run(&self, _phase: usize, task: usize, io: &Io<'_>) {

@@ -5,9 +5,12 @@ use super::copies::Copies;
 use super::micro::{Gather, Scatter, Shape, run_lanes, shapes};
 use super::{Geometry, NEAR, pooled, windows_abreast};
 use crate::cpu::gemm::task_count;
-use crate::cpu::kernel::{Buf, Io, Kernel, Plain, share};
+use crate::cpu::kernel::{Buf, Io, Kernel, Plain, Strand, Strands, share};
 use crate::cpu::simd::vectorized;
+use crate::cpu::storage::GAP;
 use crate::ops::conv2d::cpu::pad;
+use crate::ops::sgd_step::Options;
+use crate::ops::sgd_step::tile::{Along, Gradients};
 use std::ops::Range;
 
 /// Parts of the batch that are summed apart, at most.
@@ -16,11 +19,13 @@ const PARTS: usize = 16;
 /// Inputs: the gradient by the pooled images, `[n, k, h, w]` if `from_rows` and else `[n, h, w, k]`, their places, images
 /// `[n, h, w, c]`, weight.
 /// Outputs: the gradient by weight; if asked by bias; if asked by the images.
+/// With a step, operands and results of [`Along`] follow.
 pub(crate) struct Backward {
     g: Geometry,
     bias: bool,
     input: bool,
     from_rows: bool,
+    step: Option<Options>,
     /// Where each window's first element looks in a padded image, and how much further each of its elements does.
     pixels: Vec<usize>,
     further: [usize; 5],
@@ -44,11 +49,11 @@ pub(crate) struct Backward {
 
 impl Backward {
     /// The gradients of a convolution of these sizes.
-    pub fn new(g: Geometry, bias: bool, input: bool, from_rows: bool) -> Self {
+    pub fn new(g: Geometry, bias: bool, input: bool, from_rows: bool, step: Option<Options>) -> Self {
         let [down, across] = pooled(&g);
         let line = g.padded_w() * g.c;
-        let step = [g.stride[0] * line, g.stride[1] * g.c];
-        let pixels = (0..down * across).map(|p| p / across * 2 * step[0] + p % across * 2 * step[1]).collect();
+        let [lower, right] = [g.stride[0] * line, g.stride[1] * g.c];
+        let pixels = (0..down * across).map(|p| p / across * 2 * lower + p % across * 2 * right).collect();
         let whole_rows = g.dilation[1] == 1;
         let (of_row, length) = if whole_rows { (1, g.s * g.c) } else { (g.s, g.c) };
         let run = |i: usize| i / of_row * g.dilation[0] * line + i % of_row * g.dilation[1] * g.c;
@@ -70,8 +75,9 @@ impl Backward {
             bias,
             input,
             from_rows,
+            step,
             pixels,
-            further: [0, step[1], step[0], step[0] + step[1], 0],
+            further: [0, right, lower, lower + right, 0],
             tiles: if empty { Vec::new() } else { tiles(runs.len(), wide) },
             finishes,
             filters,
@@ -89,9 +95,9 @@ impl Backward {
         self.runs.len() * self.wide
     }
 
-    /// Floats of a part's sums: filters', then the biases'.
+    /// Floats of a part's sums: filters', then the biases', and a distance to the next part's.
     fn partial(&self) -> usize {
-        self.g.k * (self.filter() + 1)
+        (self.g.k * (self.filter() + 1) + GAP / size_of::<f32>()).next_multiple_of(16)
     }
 
     /// Floats of an image with its margins, and of so many rows of windows of it.
@@ -296,23 +302,28 @@ impl Backward {
         to.as_ptr()
     }
 
-    /// Adds the parts up.
+    /// Adds the parts up, and takes the step.
     fn finish(&self, task: usize, io: &Io<'_>) {
         let g = &self.g;
         let filters = share(g.k, self.finishes, task);
         let taps = g.r * g.s;
+        let own = filters.start * taps * g.c..filters.end * taps * g.c;
+        let totals = [filters.start, filters.end].map(|filter| g.k * self.filter() + filter);
         // SAFETY: parts were summed in the earlier phase; these filters' sums and results belong to this task.
-        let (weight, totals) = unsafe {
-            let own = filters.start * taps * g.c..filters.end * taps * g.c;
-            let totals = g.k * self.filter()..g.k * (self.filter() + 1);
-            (io.outputs[0].slice_mut::<f32>(own), [totals.start + filters.start, totals.start + filters.end])
-        };
+        let weight = unsafe { io.outputs[0].slice_mut::<f32>(own.clone()) };
         let sums = self.join(filters.start * self.filter()..filters.end * self.filter(), io);
         for (sums, weight) in sums.chunks_exact(self.filter().max(1)).zip(weight.chunks_exact_mut((taps * g.c).max(1)))
         {
             for (value, at) in weight.iter_mut().zip(&self.order) {
                 *value = sums[*at];
             }
+        }
+        if self.step.is_some() {
+            // Where they are made and not by one thread at the end: the next step needs them on all cores.
+            let (tile, columns) = (weight.as_ptr(), weight.len());
+            let gradients = Gradients { rows: 1, columns, tile, tile_row: 0, to: None, at: own.start, row: 0 };
+            // SAFETY: these filters belong to this task. What is overwritten was packed in the earlier phase.
+            unsafe { Along::new(self.step, io, g.k * g.c * taps).step(&gradients) };
         }
         if self.bias {
             // SAFETY: as above.
@@ -370,6 +381,19 @@ impl Kernel for Backward {
 
     fn workspace(&self) -> usize {
         self.packed() * size_of::<f32>() + if self.input { self.filters.bytes() } else { 0 }
+    }
+
+    fn strands(&self) -> Option<Strands> {
+        let images = Strand::sharing(self.g.n, self.parts);
+        if !self.input {
+            return Some(Strands { phases: vec![images, Strand::NONE], inputs: vec![0, 1, 2], outputs: Vec::new() });
+        }
+        // A copy of the filters for each half of the images.
+        let halves = self.filters.count() == 2 && images.parts.is_multiple_of(2);
+        let weigh = if halves { Strand::of(2) } else { Strand::NONE };
+        let spread = Strand { waits: true, ..Strand::sharing(self.g.n, self.finishes) };
+        let outputs = vec![1 + usize::from(self.bias)];
+        Some(Strands { phases: vec![weigh, spread], inputs: vec![0, 1, 2], outputs })
     }
 
     fn scratch(&self) -> usize {

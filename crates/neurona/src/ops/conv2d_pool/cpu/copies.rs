@@ -4,6 +4,7 @@
 //! where they have no cache in common, that takes several times as long as packing a few filters twice.
 
 use crate::cpu::kernel::{Buf, Io};
+use crate::cpu::storage::GAP;
 
 /// Bytes of filters that are packed twice, at most.
 const FEW: usize = 16 << 10;
@@ -19,8 +20,8 @@ pub(super) struct Copies {
 impl Copies {
     /// As many as so many tasks should have.
     pub fn new(bytes: usize, tasks: usize) -> Self {
-        let bytes = bytes.next_multiple_of(64);
-        Copies { bytes, count: if bytes <= FEW && tasks >= TASKS { 2 } else { 1 } }
+        let count = if bytes <= FEW && tasks >= TASKS { 2 } else { 1 };
+        Copies { bytes: (bytes + GAP).next_multiple_of(64), count }
     }
 
     pub fn count(&self) -> usize {

@@ -4,11 +4,11 @@
 //! filter value meets a whole register, and the largest of a window's elements is found lane by lane.
 
 use super::copies::Copies;
-use super::micro::{Sums, lanes, sums};
+use super::micro::{Decks, Sums, decks, lanes, sums};
 use super::winograd::{self, Windows};
 use super::{Geometry, LANES, NEAR, Options, greatest, pooled};
 use crate::cpu::gemm::task_count;
-use crate::cpu::kernel::{Io, Kernel, Prepared, share};
+use crate::cpu::kernel::{Io, Kernel, Prepared, Strand, Strands, share};
 use crate::cpu::simd::vectorized;
 use std::ops::Range;
 
@@ -82,14 +82,21 @@ impl Direct {
             if g.padded() {
                 out[c * channel_step..][..rows.len() * row_step].fill(0.0);
             }
+            if self.options.from_rows && left == 0 && self.decks == 2 {
+                // The rows that lie in the image.
+                let [first, last] = [rows.start, rows.end].map(|row| row.clamp(top, top + g.h));
+                let image = &image[(c * g.h + first - top) * g.w..][..(last - first) * g.w];
+                let out = &mut out[c * channel_step + (first - rows.start) * row_step..][..(last - first) * row_step];
+                assert!(2 * self.deck <= row_step && g.w.div_ceil(2) <= self.deck);
+                let to = [out.as_mut_ptr(), out.as_mut_ptr().wrapping_add(self.deck)];
+                let all = Decks { from: image.as_ptr(), columns: g.w, rows: last - first, to, step: row_step };
+                // SAFETY: whole rows of both, each with room for two decks, by the slices and the check above.
+                unsafe { decks()(&all) };
+                continue;
+            }
             for (i, row) in rows.clone().enumerate() {
                 let Some(y) = row.checked_sub(top).filter(|y| *y < g.h) else { continue };
                 let out = &mut out[c * channel_step + i * row_step..][..row_step];
-                if self.options.from_rows && left == 0 && self.decks == 2 {
-                    let (even, odd) = out.split_at_mut(self.deck);
-                    deal_in_two(&image[(c * g.h + y) * g.w..][..g.w], even, odd);
-                    continue;
-                }
                 let (from, step) =
                     if self.options.from_rows { ((c * g.h + y) * g.w, 1) } else { (y * g.w * g.c + c, g.c) };
                 let (mut deck, mut place) = (left % self.decks, left / self.decks);
@@ -136,7 +143,7 @@ impl Direct {
 
     /// Pools a row of windows.
     #[inline(always)]
-    fn pool(&self, row: usize, sums: &[f32], best: &mut [f32], io: &Io<'_>) {
+    fn pool<const PLACES: bool>(&self, row: usize, sums: &[f32], best: &mut [f32], io: &Io<'_>) {
         let (g, wide) = (&self.g, self.wide);
         let [down, across] = pooled(g);
         let (image, y) = (row / down, row % down);
@@ -155,9 +162,9 @@ impl Direct {
                         cell.iter_mut().for_each(|sum| *sum *= scale);
                     }
                 }
-                let (value, place) = greatest(&cells, &[bias; LANES]);
+                let (value, place) = greatest::<PLACES>(&cells, &[bias; LANES]);
                 *best = value;
-                if self.options.places {
+                if PLACES {
                     let count = LANES.min(across - i * LANES);
                     // SAFETY: this row of windows belongs to this task.
                     let places = unsafe { io.outputs[1].slice_mut::<u8>(at + i * LANES..at + i * LANES + count) };
@@ -190,25 +197,6 @@ impl Direct {
             }
         } } }
         of!(1 2 3 4 5 6 7 9 10 11 12 13 14 15)
-    }
-}
-
-/// Deals out a row to two decks.
-#[inline(always)]
-fn deal_in_two(row: &[f32], even: &mut [f32], odd: &mut [f32]) {
-    let (blocks, rest) = row.as_chunks::<{ 2 * LANES }>();
-    for (i, block) in blocks.iter().enumerate() {
-        let (mut left, mut right) = ([0f32; LANES], [0f32; LANES]);
-        for j in 0..LANES {
-            (left[j], right[j]) = (block[2 * j], block[2 * j + 1]);
-        }
-        even[i * LANES..][..LANES].copy_from_slice(&left);
-        odd[i * LANES..][..LANES].copy_from_slice(&right);
-    }
-    let done = blocks.len() * LANES;
-    for (i, value) in rest.iter().enumerate() {
-        let deck = if i.is_multiple_of(2) { &mut *even } else { &mut *odd };
-        deck[done + i / 2] = *value;
     }
 }
 
@@ -248,6 +236,12 @@ impl Kernel for Direct {
 
     fn prepared(&self) -> Option<Prepared> {
         self.winograd.as_ref().map(Windows::prepared)
+    }
+
+    fn strands(&self) -> Option<Strands> {
+        let packs = self.winograd.as_ref().map(|_| Strand::of(self.filters.count()));
+        let phases = packs.into_iter().chain([Strand::sharing(self.g.n, self.tasks)]).collect();
+        Some(Strands { phases, inputs: vec![0], outputs: self.options.outputs() })
     }
 
     fn scratch(&self) -> usize {
@@ -290,7 +284,10 @@ impl Kernel for Direct {
                 vectorized(
                     #[inline(always)]
                     || {
-                        self.pool(row + i, sums, best, io);
+                        match self.options.places {
+                            true => self.pool::<true>(row + i, sums, best, io),
+                            false => self.pool::<false>(row + i, sums, best, io),
+                        }
                         self.write(row + i, best, io);
                     },
                 );

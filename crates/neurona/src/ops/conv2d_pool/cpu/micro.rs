@@ -7,6 +7,38 @@ use crate::cpu::simd::by_isa;
 #[cfg(target_arch = "x86_64")]
 use crate::cpu::simd::whole_registers;
 
+/// Rows whose columns are dealt out to two decks by turns.
+pub(super) struct Decks {
+    pub from: *const f32,
+    pub columns: usize,
+    pub rows: usize,
+    /// Where the first row's even and odd columns go, and floats from row to row.
+    pub to: [*mut f32; 2],
+    pub step: usize,
+}
+
+#[inline(always)]
+unsafe fn deal<V: Vector>(t: &Decks) {
+    let whole = t.columns / (2 * V::LANES) * V::LANES;
+    for row in 0..t.rows {
+        // SAFETY: the caller's rows name memory that it may read and write; the vector operations are there by this
+        // function's callers.
+        unsafe {
+            let from = t.from.add(row * t.columns);
+            let [even, odd] = [t.to[0].add(row * t.step), t.to[1].add(row * t.step)];
+            for at in (0..whole).step_by(V::LANES) {
+                let from = from.add(2 * at);
+                let [left, right] = V::load(from).unzip(V::load(from.add(V::LANES)));
+                left.store(even.add(at));
+                right.store(odd.add(at));
+            }
+            for column in 2 * whole..t.columns {
+                *[even, odd][column % 2].add(column / 2) = *from.add(column);
+            }
+        }
+    }
+}
+
 /// The four elements of as many windows as a register has lanes, for some filters: column `b` of row `a` of each window is
 /// a sum over channels, filter rows and filter columns of a filter value times the register at
 /// `x[channel + row + a · below + columns[column][b]]`.
@@ -216,7 +248,12 @@ pub(super) struct Shape {
 }
 
 macro_rules! compiled {
-    ($sums:ident, $gather:ident, $scatter:ident $(, $features:literal)?) => {
+    ($deal:ident, $sums:ident, $gather:ident, $scatter:ident, $vector:ty $(, $features:literal)?) => {
+        $(#[target_feature(enable = $features)])?
+        unsafe fn $deal(t: &Decks) {
+            // SAFETY: the caller's promise, passed on.
+            unsafe { deal::<$vector>(t) }
+        }
         $(#[target_feature(enable = $features)])?
         unsafe fn $sums<V: Vector, const F: usize>(t: &Sums<'_>) {
             // SAFETY: the caller's promise, passed on.
@@ -234,11 +271,23 @@ macro_rules! compiled {
         }
     };
 }
-compiled!(sums_portable, gather_portable, scatter_portable);
+compiled!(deal_portable, sums_portable, gather_portable, scatter_portable, Lanes);
 #[cfg(target_arch = "x86_64")]
-compiled!(sums_avx2, gather_avx2, scatter_avx2, "avx2,fma");
+compiled!(deal_avx2, sums_avx2, gather_avx2, scatter_avx2, Avx2, "avx2,fma");
 #[cfg(target_arch = "x86_64")]
-compiled!(sums_avx512, gather_avx512, scatter_avx512, "avx512f,avx512bw,avx512vl,avx512dq,avx2,fma");
+compiled!(
+    deal_avx512,
+    sums_avx512,
+    gather_avx512,
+    scatter_avx512,
+    Avx512,
+    "avx512f,avx512bw,avx512vl,avx512dq,avx2,fma"
+);
+
+/// Compiled [`Decks`].
+pub(super) fn decks() -> unsafe fn(&Decks) {
+    by_isa!(deal_avx512, deal_avx2, deal_portable)
+}
 
 /// How many windows stand side by side in [`Sums`].
 pub(super) fn lanes() -> usize {

@@ -4,7 +4,7 @@ use super::copies::Copies;
 use super::winograd::{self, Tiles};
 use super::{Geometry, LANES, NEAR, NOWHERE, Options, greatest, pooled};
 use crate::cpu::gemm::{Activation, task_count};
-use crate::cpu::kernel::{Io, Kernel, Prepared, share};
+use crate::cpu::kernel::{Io, Kernel, Prepared, Strand, Strands, share};
 use crate::cpu::simd::vectorized;
 use crate::ops::conv2d::cpu::Band;
 use crate::ops::max_pool2d::cpu::pool;
@@ -146,7 +146,7 @@ impl Product {
                 for (j, cell) in cells.iter_mut().enumerate() {
                     cell.copy_from_slice(&window[j * wide + first..][..LANES]);
                 }
-                let (value, place) = greatest(&cells, &bias);
+                let (value, place) = greatest::<true>(&cells, &bias);
                 match (y[first..].first_chunk_mut::<LANES>(), places[first..].first_chunk_mut::<LANES>()) {
                     (Some(y), Some(places)) => (*y, *places) = (value, place),
                     _ => {
@@ -181,6 +181,15 @@ impl Kernel for Product {
             Way::Plain(band) => band.prepared(),
             Way::Winograd(tiles, _) => Some(tiles.prepared()),
         }
+    }
+
+    fn strands(&self) -> Option<Strands> {
+        let packs = match &self.way {
+            Way::Plain(_) => Strand::NONE,
+            Way::Winograd(_, filters) => Strand::of(filters.count()),
+        };
+        let phases = vec![packs, Strand::sharing(self.g.n, self.tasks)];
+        Some(Strands { phases, inputs: vec![0], outputs: self.options.outputs() })
     }
 
     fn scratch(&self) -> usize {

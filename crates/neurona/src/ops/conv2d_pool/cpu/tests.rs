@@ -6,6 +6,8 @@ use crate::cpu::gemm::tests::{close, noise, run, wide};
 use crate::cpu::kernel::{Buf, Io};
 use crate::cpu::tasks::testing::Rng;
 use crate::ops::conv2d::reference::{ForwardReference, InputGradReference, WeightGradReference};
+use crate::ops::sgd_step::Options as SgdOptions;
+use crate::ops::sgd_step::cpu::Step;
 
 /// Runs all tasks of a kernel whose second output or input is bytes.
 fn all(kernel: &dyn Kernel, inputs: &[Buf], outputs: &[Buf], backwards: bool) {
@@ -138,7 +140,7 @@ fn check_backward(g: Geometry, bias: bool, input: bool, from_rows: bool) {
         slopes = by_rows(down * across, g.k, &slopes);
     }
     let inputs = [Buf::over(&mut slopes), Buf::over(&mut places), Buf::over(&mut images), Buf::over(&mut filters)];
-    let kernel = Backward::new(g, bias, input, from_rows);
+    let kernel = Backward::new(g, bias, input, from_rows, None);
     let mut seen = Vec::new();
     for backwards in [false, true] {
         let mut got: Vec<Vec<f32>> = want.iter().map(|v| vec![f32::NAN; v.len()]).collect();
@@ -151,6 +153,58 @@ fn check_backward(g: Geometry, bias: bool, input: bool, from_rows: bool) {
         seen.push(got);
     }
     assert!(seen[0] == seen[1], "{g:?}");
+}
+
+/// Filters that take their step along against a step of its own: the same bits.
+fn check_step(g: Geometry, input: bool, options: SgdOptions, step: f64) {
+    let [down, across] = pooled(&g);
+    let windows = g.n * down * across * g.k;
+    let (x, weight) = (g.n * g.h * g.w * g.c, g.k * g.c * g.r * g.s);
+    let mut rng = Rng(9);
+    let (mut slopes, mut images) = (noise(windows, 4), noise(x, 1));
+    let mut places: Vec<u8> = (0..windows).map(|_| rng.below(5) as u8).collect();
+    let mut numbers = vec![0.1, 0.9, 0.3, 5e-4, step];
+    let mut kept = vec![noise(weight, 2), noise(weight, 3)];
+    kept.truncate(options.operands() - 1);
+    let mut alone = kept.clone();
+    let sizes = [weight, g.k, x];
+    let results = || sizes[..2 + usize::from(input)].iter().map(|n| vec![f32::NAN; *n]).collect::<Vec<_>>();
+
+    let mut want = results();
+    let mut inputs = vec![Buf::over(&mut slopes), Buf::over(&mut places), Buf::over(&mut images)];
+    let outputs: Vec<Buf> = want.iter_mut().map(|v| Buf::over(v)).collect();
+    let filters = Buf::over(&mut alone[0]);
+    all(&Backward::new(g, true, input, false, None), &[&inputs[..], &[filters]].concat(), &outputs, false);
+    let mut operands: Vec<Buf> = alone.iter_mut().map(|v| Buf::over(v)).collect();
+    let updated = operands.clone();
+    operands.insert(1, outputs[0]);
+    operands.push(Buf::over(&mut numbers));
+    all(&Step::<f32>::new(&[weight], options), &operands, &updated, false);
+
+    for backwards in [false, true] {
+        let (mut got, mut kept) = (results(), kept.clone());
+        let mut outputs: Vec<Buf> = got.iter_mut().map(|v| Buf::over(v)).collect();
+        let step: Vec<Buf> = kept.iter_mut().map(|v| Buf::over(v)).collect();
+        inputs.truncate(3);
+        inputs.push(step[0]);
+        inputs.extend(&step);
+        inputs.push(Buf::over(&mut numbers));
+        outputs.extend(&step);
+        all(&Backward::new(g, true, input, false, Some(options)), &inputs, &outputs, backwards);
+        assert!(got == want && kept == alone, "{g:?} {input} {options:?} {step:?}");
+    }
+}
+
+#[test]
+fn filters_take_their_step_along() {
+    for (momentum, nesterov) in [(false, false), (true, false), (true, true)] {
+        for (input, step) in [(false, 1.0), (true, 2.0)] {
+            let options = SgdOptions { momentum, nesterov, maximize: nesterov };
+            for g in [square(4, 3, 32, 6, 5), square(4, 6, 14, 16, 5), square(3, 5, 11, 7, 3), square(1, 1, 4, 1, 3)] {
+                check_step(g, input, options, step);
+            }
+        }
+    }
 }
 
 fn check(g: Geometry) {
