@@ -33,6 +33,14 @@ pub(super) struct Progress {
     tasks: u64,
 }
 
+#[cfg(test)]
+impl Progress {
+    /// As far as if so many more rounds had been.
+    pub fn further(self, rounds: u64) -> Self {
+        Progress { round: self.round + rounds, ..self }
+    }
+}
+
 /// What has been taken of a range, as one word: the number of the round (from 1 on), how much from the front, how much from
 /// the back. A word of an earlier round means nothing yet, so nobody has to clear it between rounds; and
 /// who comes late to a round that has ended finds later words, and nothing to take.

@@ -237,6 +237,19 @@ mod tests {
         }
     }
 
+    #[test]
+    fn rounds_are_counted_anew_before_their_number_outgrows_its_bits() {
+        let mut team = Team::new(3);
+        let run = |team: &mut Team| {
+            let count = AtomicUsize::new(0);
+            team.run(&|walk| (0..5).for_each(|_| walk.phase(7, |_| drop(count.fetch_add(1, Ordering::Relaxed)))));
+            assert_eq!(count.load(Ordering::Relaxed), 35);
+        };
+        (0..3).for_each(|_| run(&mut team));
+        team.progress = team.progress.further(u64::from(u32::MAX) / 2 - 20);
+        (0..9).for_each(|_| run(&mut team));
+    }
+
     #[cfg(target_os = "linux")]
     #[test]
     fn workers_keep_off_their_leaders_core() {
