@@ -242,7 +242,8 @@ mod tests {
         let mut team = Team::new(3);
         let run = |team: &mut Team| {
             let count = AtomicUsize::new(0);
-            team.run(&|walk| (0..5).for_each(|_| walk.phase(7, |_| drop(count.fetch_add(1, Ordering::Relaxed)))));
+            let add = |_| _ = count.fetch_add(1, Ordering::Relaxed);
+            team.run(&|walk| (0..5).for_each(|_| walk.phase(7, add)));
             assert_eq!(count.load(Ordering::Relaxed), 35);
         };
         (0..3).for_each(|_| run(&mut team));
