@@ -292,3 +292,15 @@ pub(crate) fn take(device: Device, bytes: usize) -> Result<Arc<Storage>> {
         Device::Cuda(index) => Gpu::get(index)?.pool.take(bytes),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_begin_with_a_line() {
+        for bytes in [0, 1, 63, 1000, 16_383, 16_384, 16_500, 192_000, 1 << 20] {
+            assert!((Storage::zeroed(bytes).address() as usize).is_multiple_of(ALIGN), "{bytes} bytes");
+        }
+    }
+}
