@@ -5,6 +5,7 @@
 
 use num_traits::Float;
 
+use super::block::{self, Block};
 use crate::cpu::kernel::Plain;
 
 /// The numbers that kernels compute with: `f32` and `f64`.
@@ -15,6 +16,9 @@ use crate::cpu::kernel::Plain;
 /// assert_eq!(f32::NEG_INFINITY.vexp(), 0.0);
 /// ```
 pub trait Real: Plain + Float {
+    /// Sixteen of them, in registers of AVX-512 where it is worth more than a loop: for [`in_blocks`](super::simd::in_blocks).
+    #[allow(private_bounds)]
+    type Sixteen: Block<Self>;
     /// The nearest number to `x`.
     fn of(x: f64) -> Self;
     /// This number in double precision.
@@ -60,6 +64,8 @@ pub trait Real: Plain + Float {
 }
 
 impl Real for f32 {
+    type Sixteen = block::Sixteen;
+
     #[inline(always)]
     fn of(x: f64) -> Self {
         x as f32
@@ -162,6 +168,8 @@ impl Real for f32 {
 }
 
 impl Real for f64 {
+    type Sixteen = [f64; 16];
+
     #[inline(always)]
     fn of(x: f64) -> Self {
         x

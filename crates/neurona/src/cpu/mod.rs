@@ -1,5 +1,6 @@
 //! Runs a plan on CPU cores: thread team, memory, SIMD helpers, kernels that several ops share.
 
+pub(crate) mod block;
 pub mod columns;
 pub mod elementwise;
 mod gate;

@@ -12,30 +12,43 @@ pub use backward::Backward;
 pub use forward::Forward;
 
 use super::tiles;
+use crate::cpu::block::Block;
 use crate::cpu::kernel::Io;
 use crate::cpu::math::Real;
+use crate::cpu::stream::{OWN, near};
 use crate::ops::batch_norm::cpu::{Statistics, scratch};
 use crate::ops::pool::Pool;
 
 /// What is done with a window.
-trait Visit {
-    /// In the `L` channels from `channel` on.
-    fn block<const L: usize>(&mut self, window: &Window, channel: usize);
+trait Visit<T: Real> {
+    /// In the channels of a block, from `channel` on.
+    ///
+    /// # Safety
+    /// The machine must have the block's instructions.
+    unsafe fn block<B: Block<T>>(&mut self, window: &Window, channel: usize);
 
     /// In all channels, in blocks of `WIDE` and what is left.
     #[inline(always)]
     fn window<const WIDE: usize>(&mut self, c: usize, window: Window) {
         let mut at = 0;
         while at + WIDE <= c {
-            self.block::<WIDE>(&window, at);
+            // SAFETY: arrays need no instructions, and blocks of 16 are asked for where there is AVX-512 alone.
+            unsafe {
+                match WIDE {
+                    16 => self.block::<T::Sixteen>(&window, at),
+                    _ => self.block::<[T; WIDE]>(&window, at),
+                }
+            }
             at += WIDE;
         }
         while at + 4 <= c {
-            self.block::<4>(&window, at);
+            // SAFETY: as above.
+            unsafe { self.block::<[T; 4]>(&window, at) };
             at += 4;
         }
         while at < c {
-            self.block::<1>(&window, at);
+            // SAFETY: as above.
+            unsafe { self.block::<[T; 1]>(&window, at) };
             at += 1;
         }
     }
@@ -47,13 +60,6 @@ struct Task<'a, K> {
     phase: usize,
     task: usize,
     io: &'a Io<'a>,
-}
-
-#[inline(always)]
-fn lanes<T: Real, const L: usize>(from: &[T], at: usize) -> [T; L] {
-    let mut lanes = [T::zero(); L];
-    lanes.copy_from_slice(&from[at..at + L]);
-    lanes
 }
 
 /// How each channel is normalised.
@@ -83,51 +89,89 @@ struct Window {
     size: [usize; 2],
 }
 
-/// The winners of a window in `L` channels: the first of the greatest; NaN wins over numbers, as in a pool.
-struct Winners<T, const L: usize> {
-    value: [T; L],
+/// The winners of a window in some channels: the first of the greatest; NaN wins over numbers, as in a pool.
+struct Winners<B> {
+    value: B,
     /// Distance from the mean.
-    apart: [T; L],
-    /// The cell's number. A number as wide as the values, so that one comparison serves both.
-    place: [T; L],
+    apart: B,
+    /// The cell's number, one as wide as the values.
+    place: B,
 }
 
 impl Window {
+    /// # Safety
+    /// The machine must have the block's instructions.
     #[inline(always)]
-    fn winners<T: Real, const L: usize>(&self, g: &Pool, x: &[T], by: Normal<'_, T>, channel: usize) -> Winners<T, L> {
-        let mean = lanes::<T, L>(by.mean, channel);
-        let scale = lanes::<T, L>(by.scale, channel);
-        let shift = lanes::<T, L>(by.shift, channel);
-        let mut best = Winners { value: [T::neg_infinity(); L], apart: [T::zero(); L], place: [T::zero(); L] };
-        for r in 0..self.size[0] {
-            for s in 0..self.size[1] {
-                let cell = lanes::<T, L>(x, (self.pixel + r * g.w + s) * g.c + channel);
-                let place = T::of((r * g.kernel[1] + s) as f64);
-                // Arrays of their own: what is changed in place would be written to memory under a mask.
-                let mut next = Winners { value: [T::zero(); L], apart: [T::zero(); L], place: [T::zero(); L] };
-                for j in 0..L {
-                    let apart = cell[j] - mean[j];
-                    let value = apart * scale[j] + shift[j];
-                    let wins = (value > best.value[j]) | value.is_nan();
-                    next.value[j] = if wins { value } else { best.value[j] };
-                    next.apart[j] = if wins { apart } else { best.apart[j] };
-                    next.place[j] = if wins { place } else { best.place[j] };
+    unsafe fn winners<T: Real, B: Block<T>>(&self, g: &Pool, x: &[T], by: Normal<'_, T>, channel: usize) -> Winners<B> {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let [mean, scale, shift] =
+                [B::load(by.mean, channel), B::load(by.scale, channel), B::load(by.shift, channel)];
+            let zero = B::splat(T::zero());
+            let mut best = Winners { value: B::splat(T::neg_infinity()), apart: zero, place: zero };
+            for r in 0..self.size[0] {
+                for s in 0..self.size[1] {
+                    let apart = B::load(x, (self.pixel + r * g.w + s) * g.c + channel).sub(mean);
+                    let value = apart.mul(scale).add(shift);
+                    let wins = value.beats(best.value);
+                    let place = B::splat(T::of((r * g.kernel[1] + s) as f64));
+                    best = Winners {
+                        value: B::choose(wins, value, best.value),
+                        apart: B::choose(wins, apart, best.apart),
+                        place: B::choose(wins, place, best.place),
+                    };
                 }
-                best = next;
             }
+            best
         }
-        best
+    }
+}
+
+/// Images that windows are taken of.
+#[derive(Clone, Copy)]
+struct Images<'a, T> {
+    g: &'a Pool,
+    x: &'a [T],
+    /// Whether they are larger than the own caches of some cores.
+    far: bool,
+}
+
+impl<'a, T: Real> Images<'a, T> {
+    fn new(g: &'a Pool, x: &'a [T]) -> Self {
+        Images { g, x, far: g.input_len() * size_of::<T>() > 4 * OWN }
+    }
+
+    /// Asks for the same columns in the rows of pixels that come next, which begin at this pixel: rows of windows are
+    /// streams that are too short to be seen as such.
+    #[inline(always)]
+    fn ahead(&self, pixel: usize, columns: usize) {
+        let row = self.g.w * self.g.c;
+        let floats = columns * self.g.c * size_of::<T>() / size_of::<f32>();
+        for y in 0..self.g.kernel[0] {
+            near(self.x.as_ptr().wrapping_add(pixel * self.g.c + y * row).cast(), floats);
+        }
     }
 }
 
 /// Visits the windows of a row of windows that begins at this pixel and has so many rows of pixels. Whole windows of 2 by 2
 /// are told apart, so that the compiler sees their size.
 #[inline(always)]
-fn each_window<const WIDE: usize>(g: &Pool, pixel: usize, height: usize, work: &mut impl Visit) {
+fn each_window<T: Real, const WIDE: usize>(
+    images: Images<'_, T>,
+    pixel: usize,
+    height: usize,
+    work: &mut impl Visit<T>,
+) {
+    let g = images.g;
     let windows = g.ow();
+    let next = g.stride[0] * g.w;
     if g.is_halving() {
         for number in 0..windows {
-            work.window::<WIDE>(g.c, Window { number, pixel: pixel + 2 * number, size: [2, 2] });
+            let pixel = pixel + 2 * number;
+            if images.far {
+                images.ahead(pixel + next, 2);
+            }
+            work.window::<WIDE>(g.c, Window { number, pixel, size: [2, 2] });
         }
     } else {
         for number in 0..windows {

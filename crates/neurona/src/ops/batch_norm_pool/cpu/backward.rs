@@ -1,9 +1,11 @@
 //! Batch normalisation, relu and max pooling in one: the gradient.
 
-use super::{Normal, Task, Visit, Window, Winners, each_window, lanes, tiles};
+use super::{Images, Normal, Task, Visit, Window, Winners, each_window, tiles};
+use crate::cpu::block::Block;
 use crate::cpu::kernel::{Io, Kernel, share};
 use crate::cpu::math::Real;
 use crate::cpu::simd::{InBlocks, in_blocks};
+use crate::cpu::stream::{FAR, Stream};
 use crate::ops::batch_norm::cpu::{Statistics, TrainBackward, scratch};
 use crate::ops::pool::Pool;
 use std::ops::Range;
@@ -20,6 +22,16 @@ impl<T: Real> Backward<T> {
     /// The gradient of the forward kernel with the same geometry.
     pub fn new(pool: Pool, affine: bool) -> Self {
         Backward { norm: TrainBackward::new(pool.n * pool.h * pool.w, pool.c, affine, false), pool, affine }
+    }
+
+    /// Whether dx goes past the caches, a row of windows at a time.
+    fn streams(&self) -> bool {
+        2 * self.pool.input_len() * size_of::<T>() > FAR
+    }
+
+    /// Elements of the pixels from one row of windows to the next.
+    fn row(&self) -> usize {
+        self.pool.stride[0].min(self.pool.h) * self.pool.w * self.pool.c
     }
 
     #[inline(always)]
@@ -46,12 +58,13 @@ impl<T: Real> Backward<T> {
         sum.fill(T::zero());
         dot.fill(T::zero());
         let rows = share(g.n * g.oh(), m.chunks(), task);
+        let images = Images::new(g, x);
         let mut windows = 0;
         for row in rows.clone() {
             let ys = g.covered(0, row % g.oh());
             let pixel = (row / g.oh() * g.h + ys.start) * g.w;
             let slopes = &slopes[row * g.ow() * g.c..];
-            each_window::<WIDE>(g, pixel, ys.len(), &mut Summing { g, x, slopes, by, sum, dot });
+            each_window::<T, WIDE>(images, pixel, ys.len(), &mut Summing { g, x, slopes, by, sum, dot });
             windows += g.ow();
             // Short sums lose nothing; they are added up in double precision.
             if windows >= SHORT || row + 1 == rows.end {
@@ -77,22 +90,34 @@ impl<T: Real> Backward<T> {
         // SAFETY: the ranges of different tasks do not overlap.
         let mut dx = unsafe { io.outputs[0].slice_mut::<T>(own) };
         let by = self.normal(io);
+        let images = Images::new(g, x);
+        let stream = self.streams().then_some(Stream);
+        // SAFETY: scratch belongs to this task; what the normalisation has there ends before.
+        let passed_by =
+            unsafe { io.scratch.slice_mut::<T>(4 * g.c..4 * g.c + if stream.is_some() { self.row() } else { 0 }) };
         for row in rows {
             let (image, ty) = (row / down, row % down);
             let height = g.stride[0].min(g.h - ty * g.stride[0]);
-            let (here, rest) = dx.split_at_mut(height * g.w * g.c);
+            let (row_of_dx, rest) = dx.split_at_mut(height * g.w * g.c);
             dx = rest;
+            let (here, past) = match stream {
+                Some(_) => (&mut passed_by[..row_of_dx.len()], Some(row_of_dx)),
+                None => (row_of_dx, None),
+            };
             let x = &x[top(row) * g.w * g.c..][..here.len()];
             let mut work = Spreading { g, x, slopes: &[], by, factors, dx: here };
             if ty < g.oh() {
                 let covered = g.covered(0, ty).len();
                 work.slopes = &slopes[(image * g.oh() + ty) * g.ow() * g.c..];
-                each_window::<WIDE>(g, 0, covered, &mut work);
+                each_window::<T, WIDE>(Images { x: work.x, ..images }, 0, covered, &mut work);
                 if covered < height || g.stride[1] != g.kernel[1] || g.ow() * g.stride[1] < g.w {
                     work.beside(covered, height);
                 }
             } else {
                 work.none(0..height * g.w);
+            }
+            if let (Some(stream), Some(to)) = (&stream, past) {
+                stream.copy(work.dx, to);
             }
         }
     }
@@ -111,14 +136,14 @@ fn take<T: Real>(short: &mut [T], totals: &mut [f64]) {
 }
 
 /// The gradient by a window's result as far as relu lets it pass.
+///
+/// # Safety
+/// The machine must have the block's instructions.
 #[inline(always)]
-fn passed<T: Real, const L: usize>(slopes: &[T], at: usize, best: &Winners<T, L>) -> [T; L] {
-    let slope = lanes::<T, L>(slopes, at);
-    let mut passed = [T::zero(); L];
-    for j in 0..L {
-        passed[j] = if best.value[j] > T::zero() { slope[j] } else { T::zero() };
-    }
-    passed
+unsafe fn passed<T: Real, B: Block<T>>(slopes: &[T], at: usize, best: &Winners<B>) -> B {
+    // SAFETY: the caller's promise.
+    let (slope, zero) = unsafe { (B::load(slopes, at), B::splat(T::zero())) };
+    B::choose(best.value.above(zero), slope, zero)
 }
 
 struct Summing<'a, T> {
@@ -131,19 +156,25 @@ struct Summing<'a, T> {
     dot: &'a mut [T],
 }
 
-impl<T: Real> Visit for Summing<'_, T> {
+impl<T: Real> Visit<T> for Summing<'_, T> {
     #[inline(always)]
-    fn block<const L: usize>(&mut self, window: &Window, channel: usize) {
-        let best = window.winners(self.g, self.x, self.by, channel);
-        let slope = passed::<T, L>(self.slopes, window.number * self.g.c + channel, &best);
-        let (mut sum, mut dot) = (lanes::<T, L>(self.sum, channel), lanes::<T, L>(self.dot, channel));
-        for j in 0..L {
-            sum[j] = sum[j] + slope[j];
-            dot[j] = dot[j] + slope[j] * best.apart[j];
+    unsafe fn block<B: Block<T>>(&mut self, window: &Window, channel: usize) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let best: Winners<B> = window.winners(self.g, self.x, self.by, channel);
+            let slope = passed(self.slopes, window.number * self.g.c + channel, &best);
+            B::load(self.sum, channel).add(slope).store(self.sum, channel);
+            B::load(self.dot, channel).add(slope.mul(best.apart)).store(self.dot, channel);
         }
-        self.sum[channel..][..L].copy_from_slice(&sum);
-        self.dot[channel..][..L].copy_from_slice(&dot);
     }
+}
+
+/// Of what a gradient is made in some channels, beside what its window lets pass.
+struct Factors<B> {
+    mean: B,
+    average: B,
+    tilt: B,
+    scale: B,
 }
 
 struct Spreading<'a, T> {
@@ -158,39 +189,50 @@ struct Spreading<'a, T> {
     dx: &'a mut [T],
 }
 
-impl<T: Real> Visit for Spreading<'_, T> {
+impl<T: Real> Visit<T> for Spreading<'_, T> {
     #[inline(always)]
-    fn block<const L: usize>(&mut self, window: &Window, channel: usize) {
+    unsafe fn block<B: Block<T>>(&mut self, window: &Window, channel: usize) {
         let g = self.g;
-        let best = window.winners(g, self.x, self.by, channel);
-        let slope = passed::<T, L>(self.slopes, window.number * g.c + channel, &best);
-        for r in 0..window.size[0] {
-            for s in 0..window.size[1] {
-                let number = T::of((r * g.kernel[1] + s) as f64);
-                let mut won = [T::zero(); L];
-                for j in 0..L {
-                    won[j] = if best.place[j] == number { slope[j] } else { T::zero() };
+        // SAFETY: the caller's promise.
+        unsafe {
+            let best: Winners<B> = window.winners(g, self.x, self.by, channel);
+            let slope = passed(self.slopes, window.number * g.c + channel, &best);
+            let (zero, factors) = (B::splat(T::zero()), self.factors(channel));
+            for r in 0..window.size[0] {
+                for s in 0..window.size[1] {
+                    let won = best.place.equals(B::splat(T::of((r * g.kernel[1] + s) as f64)));
+                    self.place(window.pixel + r * g.w + s, channel, B::choose(won, slope, zero), &factors);
                 }
-                self.place(window.pixel + r * g.w + s, channel, won);
             }
         }
     }
 }
 
 impl<T: Real> Spreading<'_, T> {
+    /// # Safety
+    /// The machine must have the block's instructions.
     #[inline(always)]
-    fn place<const L: usize>(&mut self, pixel: usize, channel: usize, slope: [T; L]) {
+    unsafe fn factors<B: Block<T>>(&self, channel: usize) -> Factors<B> {
         let c = self.g.c;
-        let at = pixel * c + channel;
-        let (cell, mean) = (lanes::<T, L>(self.x, at), lanes::<T, L>(self.by.mean, channel));
-        let average = lanes::<T, L>(self.factors, channel);
-        let tilt = lanes::<T, L>(self.factors, c + channel);
-        let scale = lanes::<T, L>(self.factors, 2 * c + channel);
-        let mut new = [T::zero(); L];
-        for j in 0..L {
-            new[j] = (slope[j] - average[j] - (cell[j] - mean[j]) * tilt[j]) * scale[j];
+        // SAFETY: the caller's promise.
+        unsafe {
+            Factors {
+                mean: B::load(self.by.mean, channel),
+                average: B::load(self.factors, channel),
+                tilt: B::load(self.factors, c + channel),
+                scale: B::load(self.factors, 2 * c + channel),
+            }
         }
-        self.dx[at..][..L].copy_from_slice(&new);
+    }
+
+    /// # Safety
+    /// The machine must have the block's instructions.
+    #[inline(always)]
+    unsafe fn place<B: Block<T>>(&mut self, pixel: usize, channel: usize, slope: B, by: &Factors<B>) {
+        let at = pixel * self.g.c + channel;
+        // SAFETY: the caller's promise.
+        let apart = unsafe { B::load(self.x, at) }.sub(by.mean);
+        slope.sub(by.average).sub(apart.mul(by.tilt)).mul(by.scale).store(self.dx, at);
     }
 
     /// Between the windows, below and behind them there is nothing to win.
@@ -213,7 +255,8 @@ impl<T: Real> Spreading<'_, T> {
     fn none(&mut self, pixels: Range<usize>) {
         for pixel in pixels {
             for channel in 0..self.g.c {
-                self.place(pixel, channel, [T::zero()]);
+                // SAFETY: an array needs no instructions.
+                unsafe { self.place(pixel, channel, [T::zero()], &self.factors(channel)) };
             }
         }
     }
@@ -229,7 +272,8 @@ impl<T: Real> Kernel for Backward<T> {
     }
 
     fn scratch(&self) -> usize {
-        self.norm.scratch().max(4 * self.pool.c * size_of::<T>())
+        let row = if self.streams() { self.row() } else { 0 };
+        self.norm.scratch().max((4 * self.pool.c + row) * size_of::<T>())
     }
 
     fn run(&self, phase: usize, task: usize, io: &Io<'_>) {

@@ -1,6 +1,7 @@
 //! Batch normalisation, relu and max pooling in one: the outputs.
 
-use super::{Normal, Task, Visit, Window, each_window};
+use super::{Images, Normal, Task, Visit, Window, each_window};
+use crate::cpu::block::Block;
 use crate::cpu::kernel::{Io, Kernel, share};
 use crate::cpu::math::Real;
 use crate::cpu::simd::{InBlocks, in_blocks};
@@ -33,10 +34,11 @@ impl<T: Real> Forward<T> {
         let (x, y) =
             unsafe { (io.inputs[0].slice::<T>(), io.outputs[0].slice_mut::<T>(rows.start * row..rows.end * row)) };
         let by = Normal::new(io, self.norm.statistics(io));
+        let images = Images::new(g, x);
         for (y, row) in y.chunks_mut(row.max(1)).zip(rows) {
             let ys = g.covered(0, row % g.oh());
             let pixel = (row / g.oh() * g.h + ys.start) * g.w;
-            each_window::<WIDE>(g, pixel, ys.len(), &mut Pooling { g, x, y, by });
+            each_window::<T, WIDE>(images, pixel, ys.len(), &mut Pooling { g, x, y, by });
         }
         self.norm.count(task, io);
     }
@@ -50,15 +52,14 @@ struct Pooling<'a, T> {
     by: Normal<'a, T>,
 }
 
-impl<T: Real> Visit for Pooling<'_, T> {
+impl<T: Real> Visit<T> for Pooling<'_, T> {
     #[inline(always)]
-    fn block<const L: usize>(&mut self, window: &Window, channel: usize) {
-        let mut best: [T; L] = window.winners(self.g, self.x, self.by, channel).value;
+    unsafe fn block<B: Block<T>>(&mut self, window: &Window, channel: usize) {
+        // SAFETY: the caller's promise.
+        let (best, zero) =
+            unsafe { (window.winners::<T, B>(self.g, self.x, self.by, channel).value, B::splat(T::zero())) };
         // Relu keeps the order: once is enough.
-        for v in &mut best {
-            *v = if *v < T::zero() { T::zero() } else { *v };
-        }
-        self.y[window.number * self.g.c + channel..][..L].copy_from_slice(&best);
+        B::choose(zero.above(best), zero, best).store(self.y, window.number * self.g.c + channel);
     }
 }
 

@@ -18,6 +18,9 @@ fn shapes() -> Vec<Pool> {
         geometry(9, 32, [16, 18], [2, 2], [2, 2], false),
         geometry(9, 33, [15, 17], [2, 2], [2, 2], false),
         geometry(5, 64, [13, 14], [3, 3], [3, 3], true),
+        // Larger than caches.
+        geometry(3, 32, [257, 130], [2, 2], [2, 2], false),
+        geometry(2, 19, [230, 360], [3, 2], [3, 3], true),
         geometry(0, 16, [4, 4], [2, 2], [2, 2], false),
     ];
     let mut rng = Rng(5);
