@@ -31,6 +31,8 @@ pub(crate) trait Vector: Copy {
     unsafe fn mul_add(self, x: Self, sum: Self) -> Self;
     /// Lane-wise maximum; `x` where either is not a number.
     unsafe fn max(self, x: Self) -> Self;
+    /// Lane-wise maximum; not a number where either is none.
+    unsafe fn greatest(self, x: Self) -> Self;
     /// Lane `i` is the lane that the `i`-th number at `lanes` names; all are below [`Self::LANES`].
     unsafe fn permute(self, lanes: *const i32) -> Self;
     /// The lanes of two registers, one behind the other, at even and at odd places.
@@ -99,6 +101,11 @@ impl Vector for Lanes {
         Lanes(std::array::from_fn(|i| if self.0[i] > x.0[i] { self.0[i] } else { x.0[i] }))
     }
     #[inline(always)]
+    unsafe fn greatest(self, x: Self) -> Self {
+        let greater = |a: f32, b: f32| if a > b || a.is_nan() { a } else { b };
+        Lanes(std::array::from_fn(|i| greater(self.0[i], x.0[i])))
+    }
+    #[inline(always)]
     unsafe fn permute(self, lanes: *const i32) -> Self {
         // SAFETY: the caller has four numbers at `lanes`.
         Lanes(std::array::from_fn(|i| self.0[unsafe { *lanes.add(i) } as usize % 4]))
@@ -152,6 +159,12 @@ mod x86 {
             let sum = _mm_add_ps(_mm256_castps256_ps128(both), _mm256_extractf128_ps::<1>(both));
             std::mem::transmute::<__m128, [f32; 4]>(sum)
         }
+    }
+
+    #[inline(always)]
+    unsafe fn greatest256(a: __m256, b: __m256) -> __m256 {
+        // SAFETY: AVX, by the caller's promise. The second operand is the result where either is no number.
+        unsafe { _mm256_blendv_ps(_mm256_max_ps(a, b), a, _mm256_cmp_ps::<_CMP_UNORD_Q>(a, a)) }
     }
 
     #[inline(always)]
@@ -261,6 +274,11 @@ mod x86 {
             }
         }
         #[inline(always)]
+        unsafe fn greatest(self, x: Self) -> Self {
+            // SAFETY: AVX, by the trait's contract.
+            Self(unsafe { greatest256(self.0, x.0) })
+        }
+        #[inline(always)]
         unsafe fn permute(self, lanes: *const i32) -> Self {
             // SAFETY: AVX2, by the trait's contract; the caller has eight numbers at `lanes`.
             Self(unsafe { _mm256_permutevar8x32_ps(self.0, _mm256_loadu_si256(lanes.cast())) })
@@ -303,6 +321,11 @@ mod x86 {
             unsafe { _mm256_mask_storeu_ps(p, ((1u32 << n) - 1) as __mmask8, self.0) }
         }
         #[inline(always)]
+        unsafe fn greatest(self, x: Self) -> Self {
+            // SAFETY: AVX, by the trait's contract.
+            Self(unsafe { greatest256(self.0, x.0) })
+        }
+        #[inline(always)]
         unsafe fn permute(self, lanes: *const i32) -> Self {
             // SAFETY: AVX2, by the trait's contract; the caller has eight numbers at `lanes`.
             Self(unsafe { _mm256_permutevar8x32_ps(self.0, _mm256_loadu_si256(lanes.cast())) })
@@ -343,6 +366,14 @@ mod x86 {
         unsafe fn store_part(self, p: *mut f32, n: usize) {
             // SAFETY: as above; masked lanes are not written.
             unsafe { _mm512_mask_storeu_ps(p, ((1u32 << n) - 1) as __mmask16, self.0) }
+        }
+        #[inline(always)]
+        unsafe fn greatest(self, x: Self) -> Self {
+            // SAFETY: AVX-512, by the trait's contract. The second operand is the result where either is no number.
+            unsafe {
+                let none = _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(self.0, self.0);
+                Self(_mm512_mask_mov_ps(_mm512_max_ps(self.0, x.0), none, self.0))
+            }
         }
         #[inline(always)]
         unsafe fn permute(self, lanes: *const i32) -> Self {

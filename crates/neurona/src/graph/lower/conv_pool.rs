@@ -109,7 +109,13 @@ fn around(sites: &Sites<'_>, pool: usize) -> Option<Vec<(usize, Part)>> {
     let trains = !sites.readers(pool, 1).is_empty();
     let conv_op = Conv2d { activation: Activation::Relu, ..op.clone() };
     let bias = ir.nodes[conv].inputs.len() > 2;
-    cpu::forward(g, cpu::Options { bias, scaled: op.scaled, places: trains, from_rows, to_rows })?;
+    let made = |to_rows: bool| {
+        cpu::forward(g, cpu::Options { bias, scaled: op.scaled, places: trains, from_rows, to_rows }).is_some()
+    };
+    let to_rows = to_rows && made(true);
+    if !to_rows && !made(false) {
+        return None;
+    }
     let joined = Part::Conv(Conv2dPool { conv: conv_op, places: trains, from_rows, to_rows });
     let mut parts = vec![(conv, joined), (relu, Part::Relu), (pool, Part::Pool)];
     match (sites.readers(relu, 0), sites.readers(pool, 1)) {

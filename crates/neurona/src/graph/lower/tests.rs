@@ -8,6 +8,7 @@ use crate::ops::Op;
 use crate::ops::arithmetic::{Add, Mul};
 use crate::ops::batch_norm::BatchNormTrain;
 use crate::ops::cast::Cast;
+use crate::ops::conv2d::cpu::winograd_on;
 use crate::ops::conv2d::{Conv2d, Conv2dInputGrad, Conv2dWeightGrad};
 use crate::ops::cross_entropy::{CrossEntropy, CrossEntropyGrad, Reduction};
 use crate::ops::matmul::MatMul;
@@ -270,6 +271,21 @@ fn a_normalisation_behind_a_pool_starts_with_the_measurement_too() -> Result<()>
     let pool = MaxPool2d { options: PoolOptions::square(2) };
     let pooled = graph.op(pool, &[relu])?;
     assert_eq!(work(graph, Device::Cpu, &[pooled])?, ["conv2d·statistics", "batch_norm·relu·max_pool2d"]);
+    Ok(())
+}
+
+#[test]
+fn a_pool_joins_a_convolution_in_tiles_that_nobody_trains() -> Result<()> {
+    let mut graph = Graph::default();
+    let (x, w) = (graph.leaf(&[4, 64, 18, 18], DType::F32), graph.leaf(&[128, 64, 3, 3], DType::F32));
+    let images = graph.op(convolution(), &[x, w])?;
+    let relu = graph.op(Relu, &[images])?;
+    let pooled = graph.op(MaxPool2d { options: PoolOptions::square(2) }, &[relu])?;
+    let joined: &[&str] = if winograd_on() { &["conv2d·relu·max_pool2d"] } else { &["conv2d·relu", "max_pool2d"] };
+    assert_eq!(work(Graph(graph.0.clone()), Device::Cpu, &[pooled])?, joined);
+    // Where the greatest stood is asked by a gradient.
+    let places = Value { out: 1, ..pooled };
+    assert_eq!(work(graph, Device::Cpu, &[pooled, places])?.last().map(String::as_str), Some("max_pool2d"));
     Ok(())
 }
 

@@ -148,6 +148,15 @@ pub fn forward(g: Geometry, bias: bool, scaled: bool, activation: Activation) ->
     }
 }
 
+/// That kernel with relu and a pool of 2 by 2 behind it, if it is one that can have them. Scaled filters are those of
+/// inference, as above.
+pub(crate) fn forward_pooled(g: Geometry, bias: bool, scaled: bool) -> Option<Box<dyn Kernel>> {
+    if !scaled && Few::new(g, Pass::Forward { bias, activation: Activation::Relu }).is_some() {
+        return None;
+    }
+    Some(Box::new(Forward::new(g, bias, scaled, Activation::Relu).pooling()?))
+}
+
 /// Whether that kernel can measure what it gives, for batch normalisation.
 pub(crate) fn measures(g: Geometry) -> bool {
     Few::new(g, Pass::Forward { bias: false, activation: Activation::None }).is_none()

@@ -18,6 +18,7 @@ pub(crate) use backward::Backward;
 
 use crate::cpu::gemm::Activation;
 use crate::cpu::kernel::Kernel;
+use crate::ops::conv2d::cpu::forward_pooled;
 use direct::Direct;
 use product::Product;
 
@@ -62,7 +63,14 @@ fn forward_by(g: Geometry, options: Options, fast: bool) -> Option<Box<dyn Kerne
     if windows_abreast(&g) {
         return Some(Box::new(Direct::new(g, options, fast)));
     }
-    if options.from_rows { None } else { Some(Box::new(Product::new(g, options, fast)?)) }
+    if options.from_rows {
+        return None;
+    }
+    if let Some(product) = Product::new(g, options, fast) {
+        return Some(Box::new(product));
+    }
+    // Nothing else finds places, or knows another order.
+    if options.places || options.to_rows { None } else { forward_pooled(g, options.bias, options.scaled) }
 }
 
 /// Whether the gradient in one is faster than one by one: it reads windows of the input at any place, which must come from

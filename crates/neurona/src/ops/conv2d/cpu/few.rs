@@ -358,6 +358,7 @@ impl Few {
         let filters = self.rows(task);
         // SAFETY: no task writes an input; these filters belong to this task.
         let (dy, db) = unsafe { (io.inputs[1].slice::<f32>(), io.outputs[1].slice_mut(filters.clone())) };
+        db.fill(0.0);
         column_sums(db, dy, self.g.k, filters);
     }
 

@@ -12,6 +12,7 @@ use crate::cpu::gemm::panel::{Panel, Transposed, filled_panels, width_of};
 use crate::cpu::gemm::{Activation, task_count};
 use crate::cpu::kernel::{Buf, Io, Kernel, Prepared, share};
 use crate::cpu::simd::vectorized;
+use crate::cpu::stream::OWN;
 use std::ops::Range;
 
 /// Rows of a part where pixels of one column share a tile: half of a tile's.
@@ -36,6 +37,8 @@ pub struct Forward {
     source: Source,
     /// Whether memory is asked for what comes next.
     far: bool,
+    /// Whether the result is larger than the own caches of some cores.
+    wide: bool,
     /// Panels of one group's output channels.
     panels: Vec<Panel>,
     /// Columns of these panels with the zeros that fill the last.
@@ -68,6 +71,12 @@ impl Forward {
     /// The same, with statistics as its second output.
     pub fn measuring(self) -> Self {
         Forward { statistics: true, winograd: self.winograd.map(Winograd::measuring), ..self }
+    }
+
+    /// The same, with each 2 by 2 pixels pooled, in a way that can do so.
+    pub fn pooling(self) -> Option<Self> {
+        let winograd = self.winograd.filter(|_| self.grouped.is_none())?;
+        Some(Forward { winograd: Some(winograd.pooling()), grouped: None, ..self })
     }
 
     /// How many parts of the pixels a convolution of these sizes measures.
@@ -116,6 +125,7 @@ impl Forward {
             cut,
             source,
             far: g.far(),
+            wide: g.n * g.oh() * g.ow() * g.k * size_of::<f32>() > 4 * OWN,
             packed_k: width_of(&panels),
             panels,
             panel_blocks,
@@ -220,6 +230,8 @@ impl Forward {
         let (tiles, mut done) = (self.steps * chosen.len() * pixels.div_ceil(tallest), 0);
         let next = (images.start * g.oh() + rows.start) * g.ow() + pixels;
         let together = fetches && g.stride == [1, 1];
+        // Lines come from memory even to be overwritten: with each tile those of the next but one, where sums are short.
+        let overwrites = self.wide && !fetches && self.steps == 1 && meetings.len() == 1;
         let (products, mut product) = (self.steps * chosen.len() * meetings.len(), 0);
         for step in 0..self.steps {
             let last = step + 1 == self.steps;
@@ -238,7 +250,11 @@ impl Forward {
                 for meeting in meetings {
                     let segments = share(meeting.segments.len(), self.steps, step);
                     let mut ahead = Ahead::NOTHING;
-                    if together {
+                    let count = (meeting.image * images.len()).min(pixels);
+                    if overwrites {
+                        let from = y.wrapping_add(column + 2 * tallest * g.k).cast_const();
+                        ahead = Ahead { from: [from, std::ptr::null()], rows: count, apart: g.k };
+                    } else if together {
                         let some = share(pixels * g.c, products, product);
                         let from = io.inputs[0].ptr::<f32>().wrapping_add(next * g.c + some.start);
                         ahead = Ahead::run(from, some.len(), width);
@@ -259,10 +275,9 @@ impl Forward {
                         columns: 0,
                         start,
                         relu: last && self.activation == Activation::Relu,
-                        far: self.far && step == 0,
+                        far: self.far && step == 0 && !overwrites,
                         ahead,
                     };
-                    let count = (meeting.image * images.len()).min(pixels);
                     let (a_rows, c_rows) = (&meeting.a_rows[..count], &meeting.c_rows[..count]);
                     let from = tile.c.cast_const();
                     // SAFETY: windows stay inside what is read; the caller's promise. The rows of a tile that are
@@ -333,7 +348,7 @@ impl Band {
         let forward = Forward::cut(g, bias, scaled, activation, cut, 1, false);
         let usual = forward.grouped.is_none() && forward.winograd.is_none();
         // Bands are gathered in a cache.
-        (usual && forward.workspace() <= WEIGHTS).then_some(Band(Forward { far: false, ..forward }))
+        (usual && forward.workspace() <= WEIGHTS).then_some(Band(Forward { far: false, wide: false, ..forward }))
     }
 
     /// Tasks that pack the weights.

@@ -225,6 +225,10 @@ fn far_images() {
     check(Geometry { stride: [1, 2], ..square(1, 64, 340, 5, 1) });
     check(Geometry { padding: [1, 1], stride: [2, 2], groups: 20, ..square(2, 20, 400, 20, 3) });
     check(Geometry { padding: [3, 3], groups: 16, ..square(1, 16, 500, 16, 3) });
+    // Results that go past the caches, whole and with statistics; and such as have no whole lines.
+    check(Geometry { padding: [1, 1], ..square(70, 3, 64, 32, 3) });
+    check(square(3, 2, 250, 40, 5));
+    check_statistics(Geometry { padding: [1, 1], ..square(70, 3, 64, 32, 3) }, false);
 }
 
 #[test]
@@ -401,6 +405,10 @@ fn winograd_ways() {
         check_winograd(Geometry { padding: [padding, padding], ..square(n, c, size, k, 3) });
     }
     check_winograd(Geometry { padding: [1, 2], w: 5, ..square(2, 19, 11, 21, 3) });
+    // So many tiles that tasks have images of their own for the weights; and images larger than caches.
+    for (n, c, size, k, groups) in [(40, 32, 16, 64, 1), (37, 19, 13, 21, 1), (130, 20, 5, 20, 2), (9, 64, 30, 70, 1)] {
+        check_winograd(Geometry { padding: [1, 1], groups, ..square(n, groups * c, size, groups * k, 3) });
+    }
     // Groups whose channels begin in the middle of registers, and groups of more channels than are transformed at once.
     for (groups, c, size, k) in [(2, 48, 13, 48), (4, 25, 14, 25), (3, 17, 9, 40), (2, 70, 6, 100), (5, 2, 7, 3)] {
         check_winograd(Geometry { padding: [1, 1], groups, ..square(3, groups * c, size, groups * k, 3) });

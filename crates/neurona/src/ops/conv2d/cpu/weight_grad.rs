@@ -11,6 +11,7 @@ use crate::cpu::gemm::panel::{Panel, packed_width, panels};
 use crate::cpu::gemm::{Activation, MatLayout, MatMul, task_count};
 use crate::cpu::kernel::{Io, Kernel, share};
 use crate::cpu::simd::vectorized;
+use crate::cpu::stream::OWN;
 use std::ops::Range;
 
 /// Bytes of partial sums beyond which the batch is not split.
@@ -43,6 +44,8 @@ pub struct WeightGrad {
     /// Blocks of one group's broadcast values and of its panels: one task each, group and part.
     blocks: (usize, usize),
     source: Source,
+    /// Whether the output's gradients, which tasks then read once, are asked for ahead.
+    far: bool,
     /// Whether a copy of the input holds some channels only.
     sliced: bool,
     /// For each block of broadcast values, where they lie and where their sums go.
@@ -123,6 +126,7 @@ impl WeightGrad {
             panels,
             blocks: (row_blocks, panel_blocks),
             source: Source::new(g),
+            far: (row_blocks, panel_blocks, g.groups) == (1, 1, 1) && pixels * g.k * size_of::<f32>() > 4 * OWN,
             sliced: false,
             rows: Vec::new(),
             lines: Vec::new(),
@@ -221,16 +225,14 @@ impl WeightGrad {
         let (images, rows) = self.cut.part(part);
         let dy_at = (images.start * g.oh() + rows.start) * g.ow() * g.k;
         let lines = images.len() * rows.len();
-        if self.with_bias && block == 0 {
-            let columns = group * g.group_k()..(group + 1) * g.group_k();
+        let columns = group * g.group_k()..(group + 1) * g.group_k();
+        let mut bias = (self.with_bias && block == 0).then(|| {
             let at = self.bias_at() + part * g.k;
-            // SAFETY: no task writes an input; these sums belong to this task.
-            let (dy, out) = unsafe {
-                let dy = &io.inputs[1].slice::<f32>()[dy_at..dy_at + lines * g.ow() * g.k];
-                (dy, io.workspace.slice_mut(at + columns.start..at + columns.end))
-            };
-            column_sums(out, dy, g.k, columns);
-        }
+            // SAFETY: these sums belong to this task.
+            let sums = unsafe { io.workspace.slice_mut::<f32>(at + columns.start..at + columns.end) };
+            sums.fill(0.0);
+            sums
+        });
         let mut channel = group * g.group_c();
         let mut skipped = 0;
         let mut channels = 0..g.c;
@@ -256,6 +258,22 @@ impl WeightGrad {
         let at_once = PIXELS.max(L1_FLOATS / (x_step + g.k));
         let blocks = (lines * g.ow()).div_ceil(at_once).clamp(1, lines.max(1));
         for block in 0..blocks {
+            let own = share(lines, blocks, block);
+            if let Some(bias) = &mut bias {
+                // Here, where the products read it next.
+                // SAFETY: no task writes an input.
+                let dy = unsafe { io.inputs[1].slice::<f32>() };
+                let dy = &dy[dy_at + own.start * g.ow() * g.k..][..own.len() * g.ow() * g.k];
+                column_sums(bias, dy, g.k, columns.clone());
+            }
+            let (next, floats) = (dy.wrapping_add(own.end * g.ow() * g.k), own.len() * g.ow() * g.k);
+            let ahead = |products: usize, product: usize, width: usize| {
+                if !self.far {
+                    return Ahead::NOTHING;
+                }
+                let some = share(floats, products, product);
+                Ahead::run(next.wrapping_add(some.start), some.len(), width)
+            };
             // The rows that meet a filter row, as far as they belong to this block.
             let block_lines = |r: usize| {
                 let met = &self.lines[part % self.cut.blocks];
@@ -284,11 +302,12 @@ impl WeightGrad {
             };
             match self.way {
                 Way::Windows => {
-                    for panel in panels {
+                    for (i, panel) in panels.iter().enumerate() {
                         let (b, c) = (dy.wrapping_add(panel.start), sums.wrapping_add(panel.start));
+                        let ahead = ahead(panels.len(), i, panel.width.columns);
                         // SAFETY: windows stay inside what is read; these sums belong to
                         // this task.
-                        unsafe { panel.rows(Tile { b, c, ..tile }, a_rows, c_rows) };
+                        unsafe { panel.rows(Tile { b, c, ahead, ..tile }, a_rows, c_rows) };
                     }
                 }
                 Way::Gradients { runs } => {
@@ -304,11 +323,12 @@ impl WeightGrad {
                         (tile.b_segments, tile.a_segments, tile.segments) = block_lines(tap / g.s);
                         (tile.a, tile.length) = (dy.wrapping_add(columns.start * g.k), columns.len());
                         let x = x.wrapping_add(self.tap(tap) + columns.start * x_step);
-                        for panel in panels {
+                        for (i, panel) in panels.iter().enumerate() {
+                            let ahead = ahead(runs * panels.len(), index * panels.len() + i, panel.width.columns);
                             let b = x.wrapping_add(panel.start - skipped);
                             let c = sums.wrapping_add(index * run + panel.start - before);
                             // SAFETY: as above.
-                            unsafe { panel.rows(Tile { b, c, ..tile }, a_rows, c_rows) };
+                            unsafe { panel.rows(Tile { b, c, ahead, ..tile }, a_rows, c_rows) };
                         }
                     }
                 }
@@ -325,6 +345,7 @@ impl WeightGrad {
         let columns = task * COLUMNS..k.min((task + 1) * COLUMNS);
         // SAFETY: no task writes an input; these columns belong to this task.
         let (dy, out) = unsafe { (io.inputs[1].slice::<f32>(), io.outputs[1].slice_mut::<f32>(columns.clone())) };
+        out.fill(0.0);
         column_sums(out, &dy[..n * h * w * k], k, columns);
     }
 
@@ -441,13 +462,12 @@ impl WeightGrad {
     }
 }
 
-/// Adds up rows of `k` floats, of which only `columns` are wanted.
+/// Adds rows of `k` floats, of which only `columns` are wanted, to their sums.
 pub(super) fn column_sums(out: &mut [f32], rows: &[f32], k: usize, columns: Range<usize>) {
     const ROOM: usize = 512;
     vectorized(
         #[inline(always)]
         || {
-            out.fill(0.0);
             if columns.len() < k || k > ROOM / 2 {
                 for row in rows.chunks_exact(k) {
                     out.iter_mut().zip(&row[columns.clone()]).for_each(|(sum, x)| *sum += x);

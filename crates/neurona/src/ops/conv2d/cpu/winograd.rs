@@ -16,6 +16,7 @@ use crate::cpu::gemm::micro::{Ahead, Start, Tile as Product};
 use crate::cpu::gemm::panel::{Panel, Transposed, packed_width, panels};
 use crate::cpu::gemm::{Activation, task_count};
 use crate::cpu::kernel::{Io, share};
+use crate::cpu::stream::OWN;
 use grid::Grid;
 use std::ops::Range;
 use std::sync::LazyLock;
@@ -67,6 +68,8 @@ pub(super) struct Winograd {
     pass: Pass,
     /// Whether the pixels are measured too.
     statistics: bool,
+    /// Whether each 2 by 2 of them become their greatest.
+    pooled: bool,
     way: Way,
     grid: Grid,
     groups: usize,
@@ -84,6 +87,8 @@ pub(super) struct Winograd {
     panel_blocks: usize,
     /// Pieces of the phase that transforms the first operand: of each panel, or of all tiles.
     pieces: usize,
+    /// Whether its images are larger than a core's own cache: they are then asked for ahead.
+    far: bool,
     /// Floats from tile to tile of those transformed.
     row: usize,
     /// Where each tile's channels start.
@@ -136,11 +141,13 @@ impl Winograd {
             }
             Way::Panels => (all_panels, (POINTS * c * total / 65_536).clamp(1, 64).min(total)),
         };
+        let images = g.groups * g.n * (size[0] * size[1] * c + out[0] * out[1] * k) * size_of::<f32>();
         let a_rows = (0..block).map(|tile| tile * row).collect();
         let c_rows = panels.iter().map(|p| (0..block).map(|tile| tile * p.width.columns).collect()).collect();
         Some(Winograd {
             pass,
             statistics: false,
+            pooled: false,
             way,
             grid,
             groups: g.groups,
@@ -152,6 +159,7 @@ impl Winograd {
             packed_k,
             panel_blocks,
             pieces,
+            far: images > OWN,
             row,
             a_rows,
             c_rows,
@@ -228,6 +236,11 @@ impl Winograd {
         Winograd { statistics: true, ..self }
     }
 
+    /// The same, with each 2 by 2 pixels pooled before they are written.
+    pub fn pooling(self) -> Self {
+        Winograd { pooled: true, ..self }
+    }
+
     pub fn run(&self, phase: usize, task: usize, io: &Io<'_>) {
         match (self.way, phase) {
             (Way::Blocks, 0) => self.all_filters(task, io),
@@ -267,15 +280,45 @@ impl Winograd {
         let plane = self.block * self.row;
         self.images(tiles.clone(), images, plane, GROUP, io);
         let sums = images.wrapping_add(POINTS * plane);
-        for index in share(self.all_panels(), self.panel_blocks, some) {
+        let chosen = share(self.all_panels(), self.panel_blocks, some);
+        for index in chosen.clone() {
             let filters = io.workspace.ptr::<f32>().wrapping_add(self.filters_at(index));
             let filters = (filters.cast_const(), self.plane());
             let images = images.wrapping_add(self.panel(index).0 * self.c);
+            let ahead = |point| self.ahead(point, index, part, &chosen, io);
             // SAFETY: tiles and sums lie in this thread's scratch, filters in the workspace, which nobody writes in
             // this phase.
-            unsafe { self.multiply(index, tiles.len(), self.c, (images, plane), filters, sums, Start::Zero) };
+            unsafe { self.multiply(index, tiles.len(), self.c, (images, plane), filters, sums, Start::Zero, ahead) };
             self.pixels(tiles.clone(), index, sums, part, io);
         }
+    }
+
+    /// What to ask for while a panel's tiles are multiplied at a point: with the first half of the points the pixels that
+    /// become of them, which are read even to be overwritten, with the others some of the next block's.
+    fn ahead(&self, point: usize, index: usize, part: usize, chosen: &Range<usize>, io: &Io<'_>) -> Ahead {
+        if !self.far {
+            return Ahead::NOTHING;
+        }
+        let half = POINTS / 2;
+        let (group, panel) = self.panel(index);
+        if point < half {
+            let tiles = share(self.grid.total(), self.blocks, part);
+            let pixels = if self.pooled { self.grid.pooled(tiles) } else { self.grid.given(tiles) };
+            let some = share(pixels.len(), half, point);
+            let apart = self.groups * self.k;
+            let first = (pixels.start + some.start) * apart + group * self.k + panel.start;
+            let from = io.outputs[0].ptr::<f32>().wrapping_add(first).cast_const();
+            return Ahead { from: [from, std::ptr::null()], rows: some.len(), apart };
+        }
+        let pixels = match part + 1 < self.blocks {
+            true => self.grid.taken(share(self.grid.total(), self.blocks, part + 1)),
+            false => 0..0,
+        };
+        let channels = self.groups * self.c;
+        let product = (index - chosen.start) * half + point - half;
+        let some = share(pixels.len() * channels, chosen.len() * half, product);
+        let from = io.inputs[0].ptr::<f32>().wrapping_add(pixels.start * channels + some.start);
+        Ahead::run(from, some.len(), panel.width.columns)
     }
 
     /// Floats of a point in the workspace.
@@ -307,7 +350,9 @@ impl Winograd {
             let (images, filters) = ((images.cast_const(), self.plane()), (filters.cast_const(), filter_plane));
             // SAFETY: filters and sums lie in this thread's scratch, tiles in the workspace, which nobody writes in
             // this phase.
-            unsafe { self.multiply(index, tiles.len(), channels.len(), images, filters, sums, start) };
+            unsafe {
+                self.multiply(index, tiles.len(), channels.len(), images, filters, sums, start, |_| Ahead::NOTHING)
+            };
         }
         self.pixels(tiles, index, sums, part, io);
     }
@@ -388,6 +433,7 @@ impl Winograd {
         filters: (*const f32, usize),
         sums: *mut f32,
         start: Start,
+        ahead: impl Fn(usize) -> Ahead,
     ) {
         let (_, panel) = self.panel(index);
         let width = panel.width.columns;
@@ -408,7 +454,7 @@ impl Winograd {
                 start,
                 relu: false,
                 far: false,
-                ahead: Ahead::NOTHING,
+                ahead: ahead(point),
             };
             // SAFETY: the caller's promise.
             unsafe { panel.rows(product, &self.a_rows[..tiles], &self.c_rows[index % self.panels.len()][..tiles]) };
@@ -440,17 +486,21 @@ impl Winograd {
         };
         let y = io.outputs[0].ptr::<f32>().wrapping_add(first);
         let mut measure = Measure::new(panel.columns);
-        for (i, tile) in tiles.enumerate() {
+        for (i, at) in tiles.enumerate() {
+            let (place, give) = match self.pooled {
+                true => (self.grid.windows(at, y, channels), transforms().windows),
+                false => (self.grid.pixels(at, y, channels), transforms().pixels),
+            };
             let tile = Tile {
                 channels: panel.columns,
                 points: sums.wrapping_add(i * width),
                 plane: self.block * width + APART,
                 bias,
                 relu,
-                ..self.grid.pixels(tile, y, channels)
+                ..place
             };
             // SAFETY: these columns of this tile's pixels belong to this task, the sums to its thread.
-            unsafe { (transforms().pixels)(&tile) };
+            unsafe { give(&tile) };
             if self.statistics {
                 let mut places = [0; OUT * OUT];
                 let pixels = tile.rows.clone().flat_map(|row| tile.columns.clone().map(move |column| [row, column]));

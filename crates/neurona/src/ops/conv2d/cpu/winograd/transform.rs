@@ -280,6 +280,43 @@ impl Tile {
     }
 }
 
+impl Tile {
+    /// From points to the greatest of each 2 by 2 of an image's pixels; rows, columns and steps are those of windows.
+    #[inline(always)]
+    unsafe fn give_windows<V: Vector>(&self) {
+        for first in (0..self.channels).step_by(V::LANES) {
+            let lanes = V::LANES.min(self.channels - first);
+            // SAFETY: the caller's promise: windows inside may be written, all points and a bias read.
+            unsafe {
+                let mut pixels = [[V::splat(0.0); OUT]; OUT];
+                both::<V, Pixels, SIDE, OUT>(
+                    #[inline(always)]
+                    |row, column| V::load_part(self.point(row, column, first), lanes),
+                    #[inline(always)]
+                    |row, column, v| pixels[row][column] = v,
+                );
+                let bias = match self.bias.is_null() {
+                    true => V::splat(0.0),
+                    false => V::load_part(self.bias.add(first), lanes),
+                };
+                let least = V::splat(if self.relu { 0.0 } else { f32::NEG_INFINITY });
+                for (row, pixels) in pixels.as_chunks::<2>().0.iter().enumerate() {
+                    for column in 0..OUT / 2 {
+                        // No closure for `map`: it would lack the instruction set.
+                        let above = pixels[0][2 * column].greatest(pixels[0][2 * column + 1]);
+                        let below = pixels[1][2 * column].greatest(pixels[1][2 * column + 1]);
+                        if self.rows.contains(&row) && self.columns.contains(&column) {
+                            // Before a bias the same one is greatest as after it.
+                            let v = least.max(above.greatest(below).add(bias));
+                            v.store_part(self.pixel(row, column, first), lanes);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
 /// Filters side by side: nine runs of taps and 36 of points, each of `count` floats.
 pub(super) struct Filters {
     pub taps: *mut f32,
@@ -361,6 +398,8 @@ pub(super) struct Transforms {
     pub gradient: unsafe fn(&Tile),
     /// Points to 4×4 pixels.
     pub pixels: unsafe fn(&Tile),
+    /// Points to the greatest of each 2×2 pixels.
+    pub windows: unsafe fn(&Tile),
     pub filters: unsafe fn(&Filters),
     /// Points to gradients of filters.
     pub taps: unsafe fn(&Filters),
@@ -385,6 +424,11 @@ macro_rules! compiled {
                 unsafe { t.give::<$vector>() }
             }
             $(#[target_feature(enable = $features)])?
+            unsafe fn windows(t: &Tile) {
+                // SAFETY: as above.
+                unsafe { t.give_windows::<$vector>() }
+            }
+            $(#[target_feature(enable = $features)])?
             unsafe fn filters(f: &Filters) {
                 // SAFETY: as above.
                 unsafe { f.take::<$vector>() }
@@ -394,7 +438,7 @@ macro_rules! compiled {
                 // SAFETY: as above.
                 unsafe { f.give::<$vector>() }
             }
-            Transforms { window, gradient, pixels, filters, taps }
+            Transforms { window, gradient, pixels, windows, filters, taps }
         };
     };
 }
