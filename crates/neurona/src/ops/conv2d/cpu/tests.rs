@@ -406,7 +406,8 @@ fn winograd_ways() {
     }
     check_winograd(Geometry { padding: [1, 2], w: 5, ..square(2, 19, 11, 21, 3) });
     // So many tiles that tasks have images of their own for the weights; and images larger than caches.
-    for (n, c, size, k, groups) in [(40, 32, 16, 64, 1), (37, 19, 13, 21, 1), (130, 20, 5, 20, 2), (9, 64, 30, 70, 1)] {
+    for (n, c, size, k, groups) in [(70, 32, 16, 64, 1), (65, 19, 13, 21, 1), (260, 20, 5, 20, 2), (17, 33, 30, 40, 1)]
+    {
         check_winograd(Geometry { padding: [1, 1], groups, ..square(n, groups * c, size, groups * k, 3) });
     }
     // Groups whose channels begin in the middle of registers, and groups of more channels than are transformed at once.

@@ -22,11 +22,9 @@ const ROWS: usize = 56;
 const SUMS: usize = 640 << 10;
 /// Bytes of transformed tiles beside them.
 const TAKEN: usize = 448 << 10;
-/// Tiles at least of a task with sums of its own, and how few and how many such tasks there may be: enough to go round, but
-/// sums that are soon added up.
+/// Tasks with sums of their own, enough to go round, but sums that are soon added up; and tiles at least of each.
+const TASKS: usize = 16;
 const TILES: usize = 64;
-const LEAST: usize = 8;
-const MOST: usize = 16;
 /// No part of a product's sum starts elsewhere.
 const START: &[usize] = &[0];
 
@@ -84,10 +82,9 @@ impl WeightGrad {
         let total = grid.total();
         let sums = POINTS * groups * c * k * size_of::<f32>();
         let tile = POINTS * groups * (c.next_multiple_of(GROUP) + k.next_multiple_of(GROUP)) * size_of::<f32>();
-        let tasks = 1 << (total / TILES).clamp(1, MOST).ilog2();
         let way = if groups == 1 && sums > FILTERS && total * tile <= 2 * sums {
             Way::Channels
-        } else if sums <= SUMS && tasks >= LEAST {
+        } else if sums <= SUMS && total >= TASKS * TILES {
             Way::Images
         } else {
             Way::Points
@@ -120,7 +117,7 @@ impl WeightGrad {
             chunks,
             chunk,
             pieces: match way {
-                Way::Images => tasks,
+                Way::Images => TASKS,
                 _ => (POINTS * groups * (c + k) * chunk / 65_536).clamp(1, 64).min(chunk),
             },
             panels,
