@@ -16,7 +16,7 @@ use crate::cpu::kernel::Plain;
 /// assert_eq!(f32::NEG_INFINITY.vexp(), 0.0);
 /// ```
 pub trait Real: Plain + Float {
-    /// Sixteen of them, in registers of AVX-512 where it is worth more than a loop: for [`in_blocks`](super::simd::in_blocks).
+    /// Sixteen of them, in a register of AVX-512 where that is worth more than a loop.
     #[allow(private_bounds)]
     type Sixteen: Block<Self>;
     /// The nearest number to `x`.
