@@ -16,7 +16,7 @@ use crate::cpu::gemm::micro::{Ahead, Start, Tile as Product};
 use crate::cpu::gemm::panel::{Panel, Transposed, packed_width, panels};
 use crate::cpu::gemm::{Activation, task_count};
 use crate::cpu::kernel::{Io, share};
-use crate::cpu::stream::FAR;
+use crate::cpu::stream::OWN;
 use grid::Grid;
 use std::ops::Range;
 use std::sync::LazyLock;
@@ -87,8 +87,8 @@ pub(super) struct Winograd {
     panel_blocks: usize,
     /// Pieces of the phase that transforms the first operand: of each panel, or of all tiles.
     pieces: usize,
-    /// Whether no cache may hold its images, which are then asked for ahead. Where one does, and threads are many, the next
-    /// block is another thread's, and asking would take it away.
+    /// Whether its images are larger than the own caches of some cores, and asked for ahead. With fewer, and many threads, the
+    /// next block is another thread's, and asking would take it away.
     far: bool,
     /// Floats from tile to tile of those transformed.
     row: usize,
@@ -160,7 +160,7 @@ impl Winograd {
             packed_k,
             panel_blocks,
             pieces,
-            far: images > FAR / 2,
+            far: images > 4 * OWN,
             row,
             a_rows,
             c_rows,
