@@ -1,10 +1,10 @@
 //! What can go wrong, as data: a message says what was attempted, where, with what, and what to do.
 
+use crate::module_name::ModuleName;
 use crate::tensor::{DType, Shape};
 use std::fmt;
 use std::panic::Location;
 use std::path::PathBuf;
-use std::sync::Arc;
 
 /// The result of everything in Neurona that can fail.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -153,10 +153,10 @@ impl fmt::Display for OpError {
 }
 
 /// Where an op stands: in the model, and in the program that called it.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Place {
-    /// The module path, as in `layer1.0.conv1`.
-    pub module: Option<Arc<str>>,
+    /// The module.
+    pub module: Option<ModuleName>,
     /// The line of the program.
     pub caller: Option<&'static Location<'static>>,
 }

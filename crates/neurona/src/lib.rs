@@ -52,6 +52,7 @@ pub mod io;
 pub mod loss;
 pub mod metrics;
 pub mod models;
+mod module_name;
 pub mod nn;
 pub(crate) mod ops;
 pub mod optim;
@@ -69,6 +70,7 @@ pub use graph::debug::{set_check_finite, set_debug};
 pub use graph::engine::{Stats, autocast, num_threads, set_autocast, set_fusion, set_num_threads, stats};
 #[doc(hidden)]
 pub use graph::engine::{latest_steps, latest_stretches, observe_runs};
+pub use module_name::ModuleName;
 pub use ops::batch_norm::{Normalized, RunningStats};
 pub use ops::conv2d::Conv2dOptions;
 #[doc(hidden)]

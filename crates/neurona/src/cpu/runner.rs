@@ -183,7 +183,7 @@ pub(crate) fn check(step: &Step, operand: &Operand, bytes: &[u8]) -> Result<()> 
     match bad {
         None => Ok(()),
         Some((first, value, count)) => {
-            let (op, place) = (step.about.name.clone(), step.about.place.clone());
+            let (op, place) = (step.about.name.clone(), step.about.place);
             Err(Error::NotFinite { op, place, count, first, value })
         }
     }

@@ -71,7 +71,7 @@ impl Fault {
 
     /// Where the step stands in the model and in the program.
     pub fn stand_at(&self, place: &Place) {
-        *self.place.lock().unwrap_or_else(|e| e.into_inner()) = place.clone();
+        *self.place.lock().unwrap_or_else(|e| e.into_inner()) = *place;
     }
 
     fn take(&self) -> Result<()> {
@@ -86,6 +86,6 @@ impl Fault {
             0 => "there are no classes".into(),
             n => format!("label {label}{beyond} of image {image} of a batch is not between 0 and {}", n - 1),
         };
-        Err(Error::op(self.op, problem).at(self.place.lock().unwrap_or_else(|e| e.into_inner()).clone()))
+        Err(Error::op(self.op, problem).at(*self.place.lock().unwrap_or_else(|e| e.into_inner())))
     }
 }

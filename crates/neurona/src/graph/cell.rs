@@ -35,6 +35,8 @@ pub(crate) struct CellState {
     pub leaf: Tensor,
     /// The next value, not computed yet.
     pub staged: Option<Tensor>,
+    /// Whether there is one, as all versions of the cell see it.
+    is_staged: Arc<AtomicBool>,
     /// How many staged values stand on each other without having been computed.
     pub depth: u32,
 }
@@ -69,7 +71,8 @@ impl Cell {
         if state.leaf.device() != device {
             let moved = state.leaf.to(device)?;
             let storage = engine::stored(&moved)?;
-            state.leaf = leaf(Arc::downgrade(&self.0), moved.meta().clone(), device, self.requires_grad(), storage);
+            let (cell, meta) = (Arc::downgrade(&self.0), moved.meta().clone());
+            state.leaf = leaf(cell, &state.is_staged, meta, device, self.requires_grad(), storage);
             state.version += 1;
         }
         drop(state);
@@ -80,6 +83,7 @@ impl Cell {
     }
 
     fn holding(meta: Meta, device: Device, requires_grad: bool, storage: Arc<Storage>) -> Self {
+        let is_staged = Arc::new(AtomicBool::new(false));
         Cell(Arc::new_cyclic(|weak| CellInner {
             name: Mutex::default(),
             mark: AtomicU32::new(0),
@@ -87,8 +91,9 @@ impl Cell {
             gradient: Arc::default(),
             state: Mutex::new(CellState {
                 version: 0,
-                leaf: leaf(weak.clone(), meta, device, requires_grad, storage),
+                leaf: leaf(weak.clone(), &is_staged, meta, device, requires_grad, storage),
                 staged: None,
+                is_staged,
                 depth: 0,
             }),
         }))
@@ -129,6 +134,7 @@ impl Cell {
         self.check(&state, &value)?;
         state.depth = if state.staged.is_some() { state.depth + 1 } else { 1 };
         state.staged = Some(value);
+        state.is_staged.store(true, Ordering::Relaxed);
         Ok(())
     }
 
@@ -193,7 +199,8 @@ impl Cell {
         let storage = state.leaf.node.value(0).cloned();
         if let Some(storage) = storage {
             let meta = state.leaf.meta().clone();
-            state.leaf = leaf(Arc::downgrade(&self.0), meta, state.leaf.device(), requires_grad, storage);
+            let cell = Arc::downgrade(&self.0);
+            state.leaf = leaf(cell, &state.is_staged, meta, state.leaf.device(), requires_grad, storage);
         }
     }
 }
@@ -203,6 +210,7 @@ impl CellState {
     pub fn unstage(&mut self) {
         self.depth = 0;
         self.staged = None;
+        self.is_staged.store(false, Ordering::Relaxed);
     }
 
     /// Makes `storage` the present value.
@@ -217,11 +225,20 @@ impl CellState {
             }
         } else {
             let (meta, device) = (self.leaf.meta().clone(), self.leaf.device());
-            self.leaf = leaf(Arc::downgrade(&cell.0), meta, device, cell.requires_grad(), storage.clone());
+            let cell = (Arc::downgrade(&cell.0), cell.requires_grad());
+            self.leaf = leaf(cell.0, &self.is_staged, meta, device, cell.1, storage.clone());
         }
     }
 }
 
-fn leaf(cell: Weak<CellInner>, meta: Meta, device: Device, requires_grad: bool, storage: Arc<Storage>) -> Tensor {
-    Tensor { node: Node::with_value(Source::Cell(Version::new(cell)), meta, device, requires_grad, storage), out: 0 }
+fn leaf(
+    cell: Weak<CellInner>,
+    staged: &Arc<AtomicBool>,
+    meta: Meta,
+    device: Device,
+    requires_grad: bool,
+    storage: Arc<Storage>,
+) -> Tensor {
+    let source = Source::Cell(Version::new(cell, staged.clone()));
+    Tensor { node: Node::with_value(source, meta, device, requires_grad, storage), out: 0 }
 }

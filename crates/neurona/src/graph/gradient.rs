@@ -69,7 +69,7 @@ fn differentiate(
         let wants: Vec<bool> = inputs.iter().map(|t| t.node.requires_grad).collect();
         let _scope = Scope::of(&node.place);
         let at = At { inputs: &inputs, outputs: &outputs, grads: &grads, wants: &wants };
-        let by_input = op.gradient(&at).map_err(|e| e.at(node.place.clone()))?;
+        let by_input = op.gradient(&at).map_err(|e| e.at(node.place))?;
         for ((input, gradient), wanted) in operands.iter().zip(by_input).zip(wants) {
             let (Some(gradient), true) = (gradient, wanted) else { continue };
             if gradient.shape() != input.shape() {

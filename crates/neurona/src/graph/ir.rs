@@ -287,7 +287,7 @@ fn place(
             (None, _) => unreachable!("data, cells and numbers have values"),
         };
         let inputs = inputs.iter().map(|t| Value { node: done[&Arc::as_ptr(&t.node)], out: t.out }).collect();
-        let index = ir.push(kind, inputs, node.outputs.clone(), node.place.clone());
+        let index = ir.push(kind, inputs, node.outputs.clone(), node.place);
         done.insert(Arc::as_ptr(&node), index);
     }
     Value { node: done[&Arc::as_ptr(&tensor.node)], out: tensor.out }

@@ -67,7 +67,7 @@ fn widen(ir: Ir) -> Result<Ir> {
             let dtype = new.meta(*v).dtype;
             inputs.push(if narrow(dtype) { convert(new, *v, dtype.compute(), &node)? } else { *v });
         }
-        let wide = new.add(op.clone(), &inputs, node.place.clone())?;
+        let wide = new.add(op.clone(), &inputs, node.place)?;
         let mut results = new.results(wide);
         for (v, meta) in results.iter_mut().zip(&node.outputs) {
             if new.meta(*v).dtype != meta.dtype {
@@ -79,7 +79,7 @@ fn widen(ir: Ir) -> Result<Ir> {
 }
 
 fn convert(new: &mut Ir, v: Value, to: DType, node: &IrNode) -> Result<Value> {
-    Ok(Value { node: new.add(Op::Cast(Cast { to }), &[v], node.place.clone())?, out: 0 })
+    Ok(Value { node: new.add(Op::Cast(Cast { to }), &[v], node.place)?, out: 0 })
 }
 
 /// Convolution, matrix product and batch-norm apply a relu that follows while the result is in registers;

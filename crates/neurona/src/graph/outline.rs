@@ -1,6 +1,7 @@
 //! What a traced graph consists of, op by op, without running it.
 
 use super::node::{Node, Source};
+use crate::ModuleName;
 use crate::ops::{Op, Run};
 use crate::tensor::{Meta, Tensor};
 use std::collections::{HashMap, HashSet};
@@ -10,7 +11,7 @@ use std::sync::Arc;
 pub(crate) struct Step {
     pub name: &'static str,
     /// The path of the layer it was built for; empty when there is none.
-    pub module: Arc<str>,
+    pub module: &'static str,
     pub output: Meta,
     pub multiply_adds: u64,
     /// It shares its operand's memory.
@@ -40,7 +41,7 @@ pub(crate) fn outline(tensor: &Tensor, leaves: &HashMap<*const Node, usize>) -> 
         let metas: Vec<&Meta> = inputs.iter().map(|input| input.meta()).collect();
         steps.push(Step {
             name: name(op),
-            module: node.place.module.clone().unwrap_or_default(),
+            module: node.place.module.map_or("", ModuleName::as_str),
             output: node.outputs[0].clone(),
             multiply_adds: op.multiply_adds(&metas, &node.outputs),
             view: matches!(op.run(), Run::View),

@@ -243,7 +243,7 @@ impl Plan {
                 Some(kernel) => kernel,
                 None => Machine::new(op, &inputs, &outputs, device),
             };
-            let kernel = kernel.map_err(|e| e.at(node.place.clone()))?;
+            let kernel = kernel.map_err(|e| e.at(node.place))?;
             if let Machine::Cuda(kernel) = &kernel {
                 kernel.stand_at(&node.place);
             }
@@ -283,7 +283,7 @@ impl Plan {
                 inputs: first..middle,
                 outputs: middle..end,
                 workspace: end,
-                about: About { name: op.describe(), place: node.place.clone(), inputs, outputs, bytes },
+                about: About { name: op.describe(), place: node.place, inputs, outputs, bytes },
             });
         }
         // Until now an arena home was the number of a lifetime; now lifetimes get their offsets.

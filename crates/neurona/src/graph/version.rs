@@ -5,7 +5,7 @@ use super::walk::Words;
 use crate::cpu::kernel::Buf;
 use crate::cpu::storage::Storage;
 use smallvec::SmallVec;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 
 /// The value that a cell had at one version: where a leaf's value comes from.
@@ -15,6 +15,9 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 #[derive(Debug)]
 pub(crate) struct Version {
     pub cell: Weak<CellInner>,
+    /// Whether the cell has a next value that is not computed yet. Walks ask at every leaf they meet, most in vain, and the
+    /// cell itself would answer only behind a lock.
+    pub staged: Arc<AtomicBool>,
     /// No two versions of any cells in the life of a process have the same.
     number: AtomicU64,
     /// Nothing yet for the parameters of a training step, which changes them every time.
@@ -46,8 +49,8 @@ fn next() -> u64 {
 }
 
 impl Version {
-    pub fn new(cell: Weak<CellInner>) -> Self {
-        Version { cell, number: next().into(), made: OnceLock::new() }
+    pub fn new(cell: Weak<CellInner>, staged: Arc<AtomicBool>) -> Self {
+        Version { cell, staged, number: next().into(), made: OnceLock::new() }
     }
 
     pub fn number(&self) -> u64 {

@@ -30,7 +30,7 @@ pub(crate) struct Trace {
     pub nodes: Vec<Arc<Node>>,
     /// Which nodes are taken as values; the others are computed.
     pub leaf: Vec<bool>,
-    /// References to each node from the line itself and from cells: more than these means that somebody
+    /// References to each node from the line itself and from cells that are written: more than these means that somebody
     /// outside holds it.
     inside: Vec<u32>,
     /// What must be stored: what was asked, and what the user still holds.
@@ -90,7 +90,8 @@ impl Trace {
 
     /// Lets go of all nodes; keeps the memory for the next call.
     pub fn clear(&mut self) {
-        self.nodes.clear();
+        // Those who use a node before the node: else each would be moved out of its place to be taken apart.
+        while self.nodes.pop().is_some() {}
         self.leaf.clear();
         self.inside.clear();
         self.roots.clear();
@@ -121,7 +122,7 @@ impl Trace {
         }
         for cell in cells {
             if cell.state().staged.is_some() {
-                self.note_write(cell, walk);
+                self.note_write(cell.clone(), walk);
             }
         }
         // The list grows while the staged values' own graphs are followed.
@@ -144,11 +145,11 @@ impl Trace {
     }
 
     /// Lists a cell's staged write, once.
-    fn note_write(&mut self, cell: &Cell, walk: u32) {
+    fn note_write(&mut self, cell: Cell, walk: u32) {
         // Walks hold the engine's lock: nobody else marks.
         if cell.0.mark.load(Ordering::Relaxed) != walk {
             cell.0.mark.store(walk, Ordering::Relaxed);
-            self.cells.push(cell.clone());
+            self.cells.push(cell);
             self.writes.push(Write { value: At { node: 0, out: 0 }, leaf: None });
         }
     }
@@ -207,11 +208,11 @@ impl Trace {
     }
 
     /// The next place in the line.
-    fn place(&mut self, node: &Node, leaf: bool, inside: u32, walk: u32) {
+    fn place(&mut self, node: &Node, leaf: bool, walk: u32) {
         let index = self.leaf.len() as u64;
         node.mark.store((walk as u64) << 32 | index, Ordering::Relaxed);
         self.leaf.push(leaf);
-        self.inside.push(inside);
+        self.inside.push(0);
         self.starts.push(self.words.0.len());
     }
 
@@ -221,18 +222,13 @@ impl Trace {
             Source::Cell(_) => 2,
             Source::Numbers(_) => 3,
         };
-        let mut inside = 0;
         if let Source::Cell(version) = &node.source
+            && version.staged.load(Ordering::Relaxed)
             && let Some(inner) = version.cell.upgrade()
         {
-            let cell = Cell(inner);
-            let state = cell.state();
-            inside = Arc::ptr_eq(&state.leaf.node, &node) as u32;
-            if state.staged.is_some() {
-                self.note_write(&cell, walk);
-            }
+            self.note_write(Cell(inner), walk);
         }
-        self.place(&node, true, inside, walk);
+        self.place(&node, true, walk);
         self.words.write_u32(kind << 1 | node.requires_grad as u32);
         node.device.hash(&mut self.words);
         for meta in &node.outputs {
@@ -250,7 +246,7 @@ impl Trace {
                 self.put_leaf(input.node.clone(), walk);
             }
         }
-        self.place(node, false, 0, walk);
+        self.place(node, false, walk);
         if let Source::Op(op) = &node.source {
             self.words.write_u32(4 << 1 | node.requires_grad as u32);
             op.hash(&mut self.words);
@@ -291,6 +287,7 @@ impl Trace {
         self.words.write_u64(u64::MAX);
         for (write, cell) in self.writes.iter_mut().zip(locked) {
             write.leaf = Self::position(&cell.leaf.node, walk);
+            write.leaf.into_iter().for_each(|leaf| self.inside[leaf as usize] += 1);
             self.words.write_u64((write.value.node as u64) << 16 | write.value.out as u64);
             self.words.write_u64(write.leaf.map_or(u64::MAX, u64::from));
         }
@@ -307,8 +304,9 @@ impl Trace {
         for node in &self.nodes {
             let Some(own) = node.device else { continue };
             if *device.get_or_insert(own) != own {
-                return Err(Error::op(node.name(), "operands are on different devices; move them with `to`")
-                    .at(node.place.clone()));
+                return Err(
+                    Error::op(node.name(), "operands are on different devices; move them with `to`").at(node.place)
+                );
             }
         }
         Ok(device.unwrap_or_default())

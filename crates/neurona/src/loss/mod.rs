@@ -39,9 +39,8 @@ impl Tensor {
     fn target(&self, op: &'static str, target: &Tensor) -> Result<Tensor> {
         // A closure has lines of its own: the caller's is taken outside.
         let place = here();
-        let wrong = |problem| {
-            Err(Error::operands(op, problem, &[("input", self.meta()), ("target", target.meta())]).at(place.clone()))
-        };
+        let wrong =
+            |problem| Err(Error::operands(op, problem, &[("input", self.meta()), ("target", target.meta())]).at(place));
         if !self.dtype().is_float() {
             return wrong("needs a floating-point input");
         }

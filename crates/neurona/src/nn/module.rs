@@ -303,7 +303,7 @@ impl Visitor<'_> {
     /// Tells a layer the path it stands at; its marker field is one step below.
     pub(super) fn place(&mut self, marker: &ModulePath) {
         let path = self.path.rsplit_once('.').map_or("", |(layer, _)| layer);
-        marker.set(Arc::from(path));
+        marker.set(path);
     }
 }
 

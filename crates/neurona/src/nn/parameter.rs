@@ -3,9 +3,8 @@
 use super::{Item, Module, Visitor};
 use crate::graph::cell::Cell;
 use crate::tensor::Scope;
-use crate::{Error, Result, Shape, Tensor};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, RwLock};
+use crate::{Error, ModuleName, Result, Shape, Tensor};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 /// A tensor that is trained.
 ///
@@ -154,25 +153,24 @@ impl Module for Mode {
 /// The path of the layer that has it as a field, known once the model has been visited (for its parameters,
 /// its mode, or to load it).
 #[derive(Debug, Default)]
-pub struct ModulePath(RwLock<Option<Arc<str>>>);
+pub struct ModulePath(AtomicU32);
 
 impl ModulePath {
     /// The path.
-    pub fn get(&self) -> Option<Arc<str>> {
-        self.0.read().unwrap_or_else(|e| e.into_inner()).clone()
+    pub fn get(&self) -> Option<ModuleName> {
+        ModuleName::of(self.0.load(Ordering::Relaxed))
     }
 
-    pub(super) fn set(&self, path: Arc<str>) {
-        let mut known = self.0.write().unwrap_or_else(|e| e.into_inner());
+    pub(super) fn set(&self, path: &str) {
         // Visiting a part on its own gives a shorter path than visiting the model it belongs to.
-        if known.as_ref().is_none_or(|k| k.len() <= path.len()) {
-            *known = Some(path);
+        if self.get().is_none_or(|known| known.len() <= path.len()) {
+            self.0.store(ModuleName::new(path).map_or(0, ModuleName::number), Ordering::Relaxed);
         }
     }
 
     /// Until the result is dropped, ops are built in this layer's name.
     pub(crate) fn enter(&self) -> Scope {
-        Scope::enter(self.get().as_ref())
+        Scope::enter(self.get())
     }
 }
 

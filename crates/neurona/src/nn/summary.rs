@@ -88,7 +88,7 @@ pub fn summary(net: &dyn Forward, input: impl Into<Shape>) -> Result<Summary> {
 
 /// Ops of one layer become one row. What is no layer but holds some shows the ops of its own `forward` one by one.
 fn rows(steps: &[Step], sizes: &[usize], owners: Vec<&str>) -> Vec<Row> {
-    let paths: HashSet<&str> = steps.iter().map(|step| &*step.module).chain(owners).collect();
+    let paths: HashSet<&str> = steps.iter().map(|step| step.module).chain(owners).collect();
     let is_layer = |path: &str| {
         let below = |other: &str| match path {
             "" => !other.is_empty(),
@@ -98,7 +98,7 @@ fn rows(steps: &[Step], sizes: &[usize], owners: Vec<&str>) -> Vec<Row> {
     };
     let layers: HashSet<&str> = paths.iter().copied().filter(|path| is_layer(path)).collect();
     let mut counted = HashSet::new();
-    let together = |a: &Step, b: &Step| a.module == b.module && layers.contains(&*a.module);
+    let together = |a: &Step, b: &Step| a.module == b.module && layers.contains(a.module);
     steps
         .chunk_by(together)
         .filter_map(|group| {

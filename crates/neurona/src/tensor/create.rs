@@ -32,7 +32,7 @@ impl Tensor {
     pub fn from_slice<T: Element>(values: &[T], shape: impl Into<Shape>) -> Result<Tensor> {
         let meta = Meta::new(shape, T::DTYPE);
         let place = super::here();
-        checked("from_vec", &meta.shape).map_err(|e| e.at(place.clone()))?;
+        checked("from_vec", &meta.shape).map_err(|e| e.at(place))?;
         if meta.shape.numel() != values.len() {
             let problem = format!("{} values do not fill the shape", values.len());
             return Err(Error::operands("from_vec", problem, &[("shape", &meta)]).at(place));
@@ -153,7 +153,7 @@ impl Tensor {
     pub fn arange_step(start: impl Into<Number>, end: impl Into<Number>, step: impl Into<Number>) -> Result<Tensor> {
         let (start, end, step) = (start.into(), end.into(), step.into());
         let place = super::here();
-        let wrong = |problem: &str| Err(Error::op("arange", problem).at(place.clone()));
+        let wrong = |problem: &str| Err(Error::op("arange", problem).at(place));
         let (from, to, by) = (start.as_f64(), end.as_f64(), step.as_f64());
         if by == 0.0 || ![from, to, by].iter().all(|v| v.is_finite()) {
             return wrong("start, end and step must be finite, and the step not 0");
@@ -207,7 +207,7 @@ impl Tensor {
     #[track_caller]
     pub fn randint(low: i64, high: i64, shape: impl Into<Shape>) -> Result<Tensor> {
         let (shape, place) = (shape.into(), super::here());
-        checked("randint", &shape).map_err(|e| e.at(place.clone()))?;
+        checked("randint", &shape).map_err(|e| e.at(place))?;
         if low >= high {
             return Err(
                 Error::op("randint", format!("there is no number from {low} up to but without {high}")).at(place)

@@ -17,6 +17,7 @@ pub use shape::{Meta, Shape};
 use crate::error::Place;
 use crate::graph::engine;
 use crate::graph::node::{Inputs, Node, Source};
+use crate::module_name::ModuleName;
 use crate::ops::{Op, backward::Backward, cast::Cast};
 use crate::{Error, Result};
 use smallvec::SmallVec;
@@ -71,13 +72,13 @@ pub(crate) struct Scope(bool);
 
 impl Scope {
     /// A module's: its ops keep the lines that called them.
-    pub fn enter(path: Option<&Arc<str>>) -> Scope {
-        Scope::push(path.map(|path| Place { module: Some(path.clone()), caller: None }))
+    pub fn enter(module: Option<ModuleName>) -> Scope {
+        Scope::push(module.map(|_| Place { module, caller: None }))
     }
 
     /// A node's: ops that its gradient rule builds stand where it stands.
     pub fn of(place: &Place) -> Scope {
-        Scope::push(Some(place.clone()))
+        Scope::push(Some(*place))
     }
 
     fn push(place: Option<Place>) -> Scope {
@@ -105,7 +106,7 @@ pub(crate) fn here() -> Place {
 pub(crate) fn called_at(caller: &'static Location<'static>) -> Place {
     let caller = Some(caller);
     PLACES.with_borrow(|stack| match stack.last() {
-        Some(place) => Place { module: place.module.clone(), caller: place.caller.or(caller) },
+        Some(place) => Place { module: place.module, caller: place.caller.or(caller) },
         None => Place { module: None, caller },
     })
 }

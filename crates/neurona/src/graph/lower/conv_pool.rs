@@ -38,7 +38,7 @@ pub(super) fn join(ir: Ir) -> Result<Ir> {
     let mut placed: Vec<SmallVec<[Value; 2]>> = Vec::with_capacity(ir.nodes.len());
     let inputs: Vec<SmallVec<[Value; 4]>> = ir.nodes.iter().map(|node| node.inputs.clone()).collect();
     ir.rewrite(|new, index, node| {
-        let place = node.place.clone();
+        let place = node.place;
         let by_weight = matches!(&node.kind, Kind::Op(Op::Conv2dWeightGrad(_)));
         // The results of the gradient of all, as those of one of the two.
         let of = |op: &Conv2dPoolGrad, joined: usize, by_weight: bool| -> SmallVec<[Value; 2]> {

@@ -105,7 +105,7 @@ fn emit(new: &mut Ir, old: &[IrNode], members: &[usize], moved: &HashMap<Value, 
             node.inputs.iter().map(|v| old[v.node].outputs[v.out].dtype.compute()).collect();
         let dtype = node.outputs[0].dtype;
         let tile = (elementwise.tile)(op, &types, dtype.compute())
-            .ok_or_else(|| Error::op(op.name(), format!("is not there for {}", types[0])).at(node.place.clone()))?;
+            .ok_or_else(|| Error::op(op.name(), format!("is not there for {}", types[0])).at(node.place))?;
         let cuda = (elementwise.cuda)(op, &types, dtype.compute());
         instructions.push(Instruction { tile, cuda, args: node.inputs.iter().map(register).collect(), dtype });
         names.push(op.name());
@@ -118,7 +118,7 @@ fn emit(new: &mut Ir, old: &[IrNode], members: &[usize], moved: &HashMap<Value, 
         results: vec![(operands.len() + members.len() - 1) as u16],
     };
     let op = Op::Fused(Fused { program: Arc::new(program), name: names.join("·") });
-    let node = new.push(Kind::Op(op), inputs, smallvec![last.outputs[0].clone()], last.place.clone());
+    let node = new.push(Kind::Op(op), inputs, smallvec![last.outputs[0].clone()], last.place);
     new.nodes[node].layouts = last.layouts.clone();
     Ok(Value { node, out: 0 })
 }

@@ -32,10 +32,10 @@ pub(super) fn batch_norm(ir: Ir) -> Result<Ir> {
         let mut operands: SmallVec<[Value; 5]> = SmallVec::from_slice(&node.inputs[1..]);
         operands.extend(before.get(2).copied());
         let fold = BatchNormFold { eps: norm.eps, affine: norm.affine, bias: before.len() > 2 };
-        let fold = new.add(fold.into(), &operands, node.place.clone())?;
+        let fold = new.add(fold.into(), &operands, node.place)?;
         let (scale, shift) = (Value { node: fold, out: 0 }, Value { node: fold, out: 1 });
         let conv = Conv2d { scaled: true, ..conv.clone() };
-        let conv = new.add(conv.into(), &[before[0], before[1], shift, scale], node.place.clone())?;
+        let conv = new.add(conv.into(), &[before[0], before[1], shift, scale], node.place)?;
         Ok(smallvec![Value { node: conv, out: 0 }])
     })
 }

@@ -119,7 +119,7 @@ impl Converted {
         if let Some(done) = self.0.get(&(v, to)) {
             return Ok(*done);
         }
-        let node = ir.add(Op::ToLayout(ToLayout { to, dtype: None }), &[v], ir.nodes[v.node].place.clone())?;
+        let node = ir.add(Op::ToLayout(ToLayout { to, dtype: None }), &[v], ir.nodes[v.node].place)?;
         ir.nodes[node].layouts = smallvec![to];
         let result = Value { node, out: 0 };
         self.0.insert((v, to), result);

@@ -31,7 +31,7 @@ pub(super) fn join(ir: Ir, device: Device) -> Result<Ir> {
         return Ok(ir);
     }
     ir.rewrite(|new, index, node| {
-        let place = node.place.clone();
+        let place = node.place;
         Ok(match parts.get(&index) {
             None => new.take(node),
             Some(Part::Norm(op)) => {

@@ -36,7 +36,7 @@ pub(super) fn mask_first(ir: Ir, device: Device) -> Result<Ir> {
             Some((dp, pooled, places)) => {
                 let [dp, pooled, places] = [dp, pooled, places].map(|v| placed[v.node][v.out]);
                 let Kind::Op(spread) = new.nodes[node.inputs[0].node].kind.clone() else { return Ok(new.take(node)) };
-                let place = node.place.clone();
+                let place = node.place;
                 // A GPU's kernel looks at the result itself: a launch less.
                 if let (Op::MaxPool2dGrad(spread), true) = (&spread, device != Device::Cpu) {
                     let spread = MaxPool2dGrad { relu: true, ..spread.clone() };
@@ -44,7 +44,7 @@ pub(super) fn mask_first(ir: Ir, device: Device) -> Result<Ir> {
                     placed.push(smallvec![Value { node: spread, out: 0 }]);
                     return Ok(smallvec![Value { node: spread, out: 0 }]);
                 }
-                let masked = new.add(crate::ops::relu::ReluGrad.into(), &[dp, pooled], place.clone())?;
+                let masked = new.add(crate::ops::relu::ReluGrad.into(), &[dp, pooled], place)?;
                 let spread = new.add(spread, &[Value { node: masked, out: 0 }, places], place)?;
                 smallvec![Value { node: spread, out: 0 }]
             }

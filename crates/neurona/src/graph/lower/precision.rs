@@ -128,7 +128,7 @@ pub(super) fn mix(ir: Ir, narrow: DType) -> Result<Ir> {
         }
         let Kind::Op(op) = &node.kind else { return Ok(new.take(node)) };
         let was_wide = node.outputs[0].dtype == DType::F32;
-        let added = new.add(op.clone(), &node.inputs, node.place.clone())?;
+        let added = new.add(op.clone(), &node.inputs, node.place)?;
         let results = new.results(added);
         if was_wide {
             results.iter().for_each(|v| rounded.note(new, *v, narrow));

@@ -27,7 +27,7 @@ pub(super) fn join(ir: Ir) -> Result<Ir> {
         return Ok(ir);
     }
     ir.rewrite(|new, index, mut node| {
-        let place = node.place.clone();
+        let place = node.place;
         if let (true, Kind::Op(Op::Conv2d(op))) = (measured.contains(&index), &node.kind) {
             let conv = new.add(Conv2d { statistics: true, ..op.clone() }.into(), &node.inputs, place)?;
             return Ok(new.results(conv));

@@ -19,7 +19,7 @@ impl Tensor {
         let place = here();
         let wrong = |problem| {
             let operands = [("input", self.meta()), ("target", target.meta())];
-            Err(Error::operands(op, problem, &operands).at(place.clone()))
+            Err(Error::operands(op, problem, &operands).at(place))
         };
         if self.rank() != 2 || target.rank() != 1 || self.shape()[0] != target.shape()[0] {
             return wrong("needs an input [n, classes] and one target a row");

@@ -188,7 +188,7 @@ impl Tensor {
         let (lead_a, lead_b) = (lead(&a), lead(&b));
         let place = here();
         let wrong = |problem: &str| {
-            Error::operands("matmul", problem, &[("left", self.meta()), ("right", other.meta())]).at(place.clone())
+            Error::operands("matmul", problem, &[("left", self.meta()), ("right", other.meta())]).at(place)
         };
         let batch = lead_a.broadcast(&lead_b).ok_or_else(|| wrong("the leading sizes do not broadcast"))?;
         let canonical = |x: &Tensor, own: &Shape| -> Result<Tensor> {

@@ -130,7 +130,7 @@ impl<'a> Trace<'a> {
     /// What an error says about a node.
     pub fn error(&self, node: usize, problem: impl Into<String>) -> Error {
         let node = self.node(node);
-        Error::op(node.name(), problem).at(node.place.clone())
+        Error::op(node.name(), problem).at(node.place)
     }
 
     /// The sizes of a value.

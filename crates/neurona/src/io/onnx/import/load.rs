@@ -7,7 +7,7 @@ use super::ops::{self, Built, Call};
 use super::{proto, tensor};
 use crate::graph::engine;
 use crate::nn::{Buffer, Mode, Parameter};
-use crate::{DType, Tensor};
+use crate::{DType, ModuleName, Tensor};
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
@@ -187,7 +187,7 @@ impl<'a> Loader<'a> {
         }
         let known = |i: &Option<usize>| i.is_none_or(|i| self.constants.contains_key(&i));
         if !cheap || !inputs.iter().all(known) {
-            self.steps.push(Step { name: label.into(), run, inputs, outputs });
+            self.steps.push(Step { name: ModuleName::new(label), run, inputs, outputs });
             return Ok(());
         }
         let operands: Vec<Option<Tensor>> =

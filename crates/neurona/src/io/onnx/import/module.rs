@@ -3,10 +3,9 @@
 use super::ops::{Call, Run};
 use crate::nn::{Buffer, Forward, Mode, Module, Parameter, Visitor};
 use crate::tensor::{Scope, here};
-use crate::{Error, Result, Tensor};
+use crate::{Error, ModuleName, Result, Tensor};
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
 
 /// A value with so many times the input's elements is a file's attempt to use up memory, unless it is small.
 const GROWTH: usize = 1024;
@@ -55,7 +54,7 @@ pub(super) enum WeightCell {
 
 /// An operator applied to values; operands that are left out are `None`.
 pub(super) struct Step {
-    pub name: Arc<str>,
+    pub name: Option<ModuleName>,
     pub run: Run,
     pub inputs: Vec<Option<usize>>,
     pub outputs: Vec<Option<usize>>,
@@ -103,7 +102,7 @@ impl Forward for OnnxModule {
         values[self.input] = Some(x.clone());
         let most = x.numel().saturating_mul(GROWTH).max(SMALL);
         for step in &self.steps {
-            let _scope = Scope::enter(Some(&step.name));
+            let _scope = Scope::enter(step.name);
             let inputs: Vec<Option<Tensor>> = step.inputs.iter().map(|i| i.and_then(|i| values[i].clone())).collect();
             let call = Call { inputs: &inputs, training: self.mode.training() };
             let results = (step.run)(&call).map_err(|e| e.at(here()))?;
@@ -123,6 +122,6 @@ impl Forward for OnnxModule {
 
 impl fmt::Debug for OnnxModule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.steps.iter().map(|step| &step.name)).finish()
+        f.debug_list().entries(self.steps.iter().map(|step| step.name.as_deref().unwrap_or_default())).finish()
     }
 }
