@@ -132,23 +132,35 @@ impl Window {
 struct Images<'a, T> {
     g: &'a Pool,
     x: &'a [T],
+    /// Gradients by the windows' results, from this row of windows on, where there are any.
+    slopes: *const T,
     /// Whether they are larger than the own caches of some cores.
     far: bool,
 }
 
 impl<'a, T: Real> Images<'a, T> {
     fn new(g: &'a Pool, x: &'a [T]) -> Self {
-        Images { g, x, far: g.input_len() * size_of::<T>() > 4 * OWN }
+        Images { g, x, slopes: std::ptr::null(), far: g.input_len() * size_of::<T>() > 4 * OWN }
     }
 
-    /// Asks for the same columns in the rows of pixels that come next, which begin at this pixel: rows of windows are
-    /// streams that are too short to be seen as such.
+    /// With the gradients by the windows' results.
     #[inline(always)]
-    fn ahead(&self, pixel: usize, columns: usize) {
-        let row = self.g.w * self.g.c;
-        let floats = columns * self.g.c * size_of::<T>() / size_of::<f32>();
-        for y in 0..self.g.kernel[0] {
-            near(self.x.as_ptr().wrapping_add(pixel * self.g.c + y * row).cast(), floats);
+    fn with(self, slopes: &[T]) -> Self {
+        Images { slopes: slopes.as_ptr(), ..self }
+    }
+
+    /// Asks for the window below this one, in the rows of pixels that come next, which begin at this pixel, and for its
+    /// gradient: rows of windows are streams that are too short to be seen as such, and what only winners get is loaded
+    /// only when they are known.
+    #[inline(always)]
+    fn ahead(&self, window: usize, pixel: usize, columns: usize) {
+        let g = self.g;
+        let floats = |pixels: usize| pixels * g.c * size_of::<T>() / size_of::<f32>();
+        for y in 0..g.kernel[0] {
+            near(self.x.as_ptr().wrapping_add((pixel + y * g.w) * g.c).cast(), floats(columns));
+        }
+        if !self.slopes.is_null() {
+            near(self.slopes.wrapping_add((window + g.ow()) * g.c).cast(), floats(1));
         }
     }
 }
@@ -169,7 +181,7 @@ fn each_window<T: Real, const WIDE: usize>(
         for number in 0..windows {
             let pixel = pixel + 2 * number;
             if images.far {
-                images.ahead(pixel + next, 2);
+                images.ahead(number, pixel + next, 2);
             }
             work.window::<WIDE>(g.c, Window { number, pixel, size: [2, 2] });
         }

@@ -64,7 +64,7 @@ impl<T: Real> Backward<T> {
             let ys = g.covered(0, row % g.oh());
             let pixel = (row / g.oh() * g.h + ys.start) * g.w;
             let slopes = &slopes[row * g.ow() * g.c..];
-            each_window::<T, WIDE>(images, pixel, ys.len(), &mut Summing { g, x, slopes, by, sum, dot });
+            each_window::<T, WIDE>(images.with(slopes), pixel, ys.len(), &mut Summing { g, x, slopes, by, sum, dot });
             windows += g.ow();
             // Short sums lose nothing; they are added up in double precision.
             if windows >= SHORT || row + 1 == rows.end {
@@ -109,7 +109,7 @@ impl<T: Real> Backward<T> {
             if ty < g.oh() {
                 let covered = g.covered(0, ty).len();
                 work.slopes = &slopes[(image * g.oh() + ty) * g.ow() * g.c..];
-                each_window::<T, WIDE>(Images { x: work.x, ..images }, 0, covered, &mut work);
+                each_window::<T, WIDE>(Images { x: work.x, ..images }.with(work.slopes), 0, covered, &mut work);
                 if covered < height || g.stride[1] != g.kernel[1] || g.ow() * g.stride[1] < g.w {
                     work.beside(covered, height);
                 }

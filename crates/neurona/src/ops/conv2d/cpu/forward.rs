@@ -19,6 +19,9 @@ use std::ops::Range;
 const ROWS: usize = 7;
 /// Tasks enough for some threads.
 const TASKS: usize = 32;
+/// Pixels of a part at most, about: their places, sixteen bytes each, stay in the first-level cache, and copies of padded
+/// images in the second, which results on their way to memory pass through.
+const MOST: usize = 2048;
 
 /// Convolution with `f32` elements: inputs `x` `[n, h, w, c]`, `weight` `[k, c/groups, r, s]` and,
 /// when asked, a bias of `k` and then a scale of `k` for the filters; output `[n, oh, ow, k]`, overwritten, and, when
@@ -59,8 +62,9 @@ impl Forward {
     /// A convolution of the given sizes.
     pub fn new(g: Geometry, bias: bool, scaled: bool, activation: Activation) -> Self {
         let tasks = task_count(g.flops() as usize);
-        let usual = Cut::new(g.n, g.oh(), g.ow(), tasks, PIXELS);
-        let high = Cut::new(g.n, g.oh(), g.ow(), tasks, PIXELS.max(ROWS * g.ow()));
+        let cuts = tasks.max(g.n * g.oh() * g.ow() / MOST);
+        let usual = Cut::new(g.n, g.oh(), g.ow(), cuts, PIXELS);
+        let high = Cut::new(g.n, g.oh(), g.ow(), cuts, PIXELS.max(ROWS * g.ow()));
         // Near the left and the right edge, pixels of one column meet the same filter values: a part of many rows.
         let cut =
             if g.padding[1] > 0 && high.parts() * filled_panels(g.group_k()).len() >= TASKS { high } else { usual };
