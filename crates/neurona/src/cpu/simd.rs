@@ -79,6 +79,12 @@ pub(crate) fn whole_registers() -> bool {
     *WHOLE
 }
 
+/// Whether the widest registers are worked on in one piece: other architectures have none that wide.
+#[cfg(not(target_arch = "x86_64"))]
+pub(crate) fn whole_registers() -> bool {
+    true
+}
+
 /// One of three values of the same type, by the instruction set in use: AVX-512's, AVX2's, or every machine's. The first two
 /// are looked at where there are such machines only.
 macro_rules! by_isa {

@@ -1,5 +1,6 @@
 //! One graph, five passes: trace, gradient, lower, plan, run. No arithmetic here.
 
+mod arena;
 pub(crate) mod cell;
 pub(crate) mod debug;
 pub(crate) mod engine;

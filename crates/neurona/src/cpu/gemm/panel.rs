@@ -2,7 +2,7 @@
 //! them in one stream.
 
 use super::micro::{Tile, Width, widths};
-use crate::cpu::simd::{Isa, isa, vectorized};
+use crate::cpu::simd::{Isa, isa, vectorized, whole_registers};
 use std::ops::Range;
 
 /// The most rows a tile has.
@@ -24,7 +24,8 @@ pub(crate) fn panels(n: usize) -> Vec<Panel> {
 }
 
 /// The same for many rows: a rest that two narrow panels hold with less to fill than a wide one goes into these. Few rows
-/// would wait for their sums in each.
+/// would wait for their sums in each. Where the widest registers are worked on in one piece, half of one costs as much as
+/// all of it: the wide panel then needs fewer loads for the same sums.
 pub(crate) fn filled_panels(n: usize) -> Vec<Panel> {
     cut(n, true)
 }
@@ -39,6 +40,7 @@ fn cut(n: usize, filled: bool) -> Vec<Panel> {
         let mut width = widths.iter().find(|w| w.columns >= rest).unwrap_or(widest);
         if let [narrow, middle, _] = widths
             && filled
+            && !whole_registers()
             && (middle.columns + 1..=middle.columns + narrow.columns).contains(&rest)
         {
             width = middle;
