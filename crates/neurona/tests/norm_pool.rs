@@ -7,7 +7,7 @@ use common::stream;
 use neurona::models::course_cnn_with;
 use neurona::nn::{Buffer, Forward, Module};
 use neurona::optim::{Optimizer, Sgd};
-use neurona::{DType, Device, PoolOptions, Result, RunningStats, Tensor, latest_steps, manual_seed};
+use neurona::{Conv2dOptions, DType, Device, PoolOptions, Result, RunningStats, Tensor, latest_steps, manual_seed};
 use neurona::{set_autocast, set_fusion};
 use std::sync::{Mutex, MutexGuard};
 
@@ -305,6 +305,59 @@ fn whoever_else_needs_the_images_gets_them() -> Result<()> {
         flat.to_vec::<f32>()?;
         assert!(has(latest_steps()), "{:?}", latest_steps());
     }
+    Ok(())
+}
+
+/// On CPU cores, behind a convolution whose images need no gradient, the filters' gradient comes along: with the numbers of
+/// the two, and only where nobody else needs what passes between them.
+#[test]
+fn behind_the_first_convolution() -> Result<()> {
+    const BOTH: &str = "batch_norm·relu·max_pool2d_grad·conv2d_weight_grad";
+    let _alone = alone();
+    let gradients = |fuse: bool, images: bool, hold: bool| -> Result<(Seen, Vec<String>)> {
+        set_fusion(fuse);
+        let leaf = |seed, shape: &[usize]| stream(seed, shape, DType::F32, -1.0, 1.0)?.requires_grad();
+        let mut x = stream(1, [64, 3, 24, 24], DType::F32, -1.0, 1.0)?;
+        if images {
+            x = x.requires_grad()?;
+        }
+        let named = [("filters", leaf(2, &[32, 3, 3, 3])?), ("bias", leaf(3, &[32])?)];
+        let norm = [("scale", leaf(4, &[32])?), ("shift", leaf(5, &[32])?)];
+        let options = Conv2dOptions { padding: [1, 1], ..Default::default() };
+        let y = x.conv2d(&named[0].1, Some(&named[1].1), options)?;
+        // The sum's gradient is added to the one that passes between the two.
+        let other = if hold { Some(y.sum()?) } else { None };
+        let done = y.batch_norm_train(Some((&norm[0].1, &norm[1].1)), None, None, 1e-3)?.output;
+        drop(y);
+        let pooled = done.relu()?.max_pool2d(PoolOptions::square(2))?;
+        drop(done);
+        let mut loss = pooled.mul(&stream(6, pooled.shape(), DType::F32, -1.0, 1.0)?)?.sum()?;
+        drop(pooled);
+        if let Some(other) = other {
+            loss = loss.add(&other)?;
+        }
+        loss.backward()?;
+        let mut seen = Seen::new();
+        for (name, leaf) in named.iter().chain(&norm) {
+            let numbers = leaf.grad().expect("a gradient").to_vec::<f32>()?;
+            seen.push((name, numbers.into_iter().map(f64::from).collect()));
+        }
+        Ok((seen, latest_steps()))
+    };
+    let plain = gradients(false, false, false);
+    set_fusion(true);
+    let (plain, fused) = (plain?, gradients(true, false, false)?);
+    assert!(has(&fused.1, BOTH), "{:?}", fused.1);
+    for ((name, want), (_, got)) in plain.0.iter().zip(&fused.0) {
+        // Behind a normalisation a bias has the gradient 0.
+        let largest = want.iter().fold(100.0, |a: f64, b| a.max(b.abs()));
+        for (got, want) in got.iter().zip(want) {
+            assert!((got - want).abs() <= 1e-5 * largest, "{name}: {got} fused, {want} one by one");
+        }
+    }
+    let [with_images, with_sum] = [gradients(true, true, false)?.1, gradients(true, false, true)?.1];
+    assert!(!has(&with_images, BOTH) && has(&with_images, BACKWARD), "{with_images:?}");
+    assert!(!has(&with_sum, BOTH) && has(&with_sum, BACKWARD), "{with_sum:?}");
     Ok(())
 }
 

@@ -221,6 +221,7 @@ op_table! {
     batch_norm::BatchNormTrain, batch_norm::BatchNormTrainGrad, batch_norm::BatchNormEval, batch_norm::BatchNormEvalGrad,
     batch_norm::BatchNormFold,
     batch_norm_pool::BatchNormPool, batch_norm_pool::BatchNormPoolGrad,
+    batch_norm_pool::BatchNormPoolWeightGrad,
     layer_norm::LayerNorm, layer_norm::LayerNormGrad,
     softmax::Softmax, softmax::SoftmaxGrad,
     cross_entropy::CrossEntropy, cross_entropy::CrossEntropyGrad, cross_entropy::CrossEntropyBoth,

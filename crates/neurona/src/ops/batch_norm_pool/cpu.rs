@@ -7,9 +7,11 @@ mod backward;
 mod forward;
 #[cfg(test)]
 mod tests;
+mod weights;
 
 pub use backward::Backward;
 pub use forward::Forward;
+pub use weights::Weights;
 
 use super::tiles;
 use crate::cpu::block::Block;

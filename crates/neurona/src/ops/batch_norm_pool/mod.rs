@@ -3,6 +3,9 @@
 
 pub(crate) mod cpu;
 mod cuda;
+mod weights;
+
+pub(crate) use weights::BatchNormPoolWeightGrad;
 
 use super::batch_norm::BatchNormTrain;
 use super::pool::{Pool, PoolOptions};

@@ -20,6 +20,7 @@ mod winograd;
 pub(crate) use forward::Band;
 pub use forward::Forward;
 pub use input_grad::InputGrad;
+pub(crate) use weight_grad::Fresh;
 pub use weight_grad::WeightGrad;
 pub(crate) use winograd::on as winograd_on;
 

@@ -78,20 +78,35 @@ impl<T: Real> Backward<T> {
     #[inline(always)]
     fn spread<const WIDE: usize>(&self, task: usize, io: &Io<'_>) {
         let g = &self.pool;
-        let [down, _] = tiles(g);
-        let rows = share(g.n * down, self.norm.m.chunks(), task);
-        // Where a row of tiles begins, counted in rows of pixels.
-        let top = |row: usize| row / down.max(1) * g.h + row % down.max(1) * g.stride[0];
-        let own = top(rows.start) * g.w * g.c..top(rows.end) * g.w * g.c;
+        let rows = share(g.n * self.down(), self.norm.m.chunks(), task);
+        let own = self.top(rows.start) * g.w * g.c..self.top(rows.end) * g.w * g.c;
+        // SAFETY: the ranges of different tasks do not overlap.
+        let dx = unsafe { io.outputs[0].slice_mut::<T>(own) };
+        self.spread_rows::<WIDE>(rows, dx, self.streams(), io);
+    }
+
+    /// Rows of tiles of an image.
+    fn down(&self) -> usize {
+        tiles(&self.pool)[0]
+    }
+
+    /// Where a row of tiles begins, counted in rows of pixels.
+    fn top(&self, row: usize) -> usize {
+        let (g, down) = (&self.pool, self.down().max(1));
+        row / down * g.h + row % down * g.stride[0]
+    }
+
+    /// The gradient by some rows of tiles.
+    #[inline(always)]
+    fn spread_rows<const WIDE: usize>(&self, rows: Range<usize>, mut dx: &mut [T], streams: bool, io: &Io<'_>) {
+        let (g, down) = (&self.pool, self.down());
         let factors = self.norm.factors(io);
         // SAFETY: nobody writes the inputs; factors were written in an earlier phase.
         let (slopes, x, factors) =
             unsafe { (io.inputs[0].slice::<T>(), io.inputs[1].slice::<T>(), factors.slice::<T>()) };
-        // SAFETY: the ranges of different tasks do not overlap.
-        let mut dx = unsafe { io.outputs[0].slice_mut::<T>(own) };
         let by = self.normal(io);
         let images = Images::new(g, x);
-        let stream = self.streams().then_some(Stream);
+        let stream = streams.then_some(Stream);
         // SAFETY: scratch belongs to this task; what the normalisation has there ends before.
         let passed_by =
             unsafe { io.scratch.slice_mut::<T>(4 * g.c..4 * g.c + if stream.is_some() { self.row() } else { 0 }) };
@@ -104,7 +119,7 @@ impl<T: Real> Backward<T> {
                 Some(_) => (&mut passed_by[..row_of_dx.len()], Some(row_of_dx)),
                 None => (row_of_dx, None),
             };
-            let x = &x[top(row) * g.w * g.c..][..here.len()];
+            let x = &x[self.top(row) * g.w * g.c..][..here.len()];
             let mut work = Spreading { g, x, slopes: &[], by, factors, dx: here };
             if ty < g.oh() {
                 let covered = g.covered(0, ty).len();
@@ -120,6 +135,27 @@ impl<T: Real> Backward<T> {
                 stream.copy(work.dx, to);
             }
         }
+    }
+
+    /// The gradient by one image, once the phases before the last have run.
+    pub(super) fn image(&self, image: usize, dx: &mut [T], io: &Io<'_>) {
+        in_blocks(Image { of: self, image, dx, io });
+    }
+}
+
+/// The gradient by one image.
+struct Image<'a, T> {
+    of: &'a Backward<T>,
+    image: usize,
+    dx: &'a mut [T],
+    io: &'a Io<'a>,
+}
+
+impl<T: Real> InBlocks for Image<'_, T> {
+    #[inline(always)]
+    fn run<const WIDE: usize>(self) {
+        let down = self.of.down();
+        self.of.spread_rows::<WIDE>(self.image * down..(self.image + 1) * down, self.dx, false, self.io);
     }
 }
 

@@ -2,6 +2,7 @@
 //! window under it. Channels are split among tasks, and parts of the batch are summed apart while
 //! that memory is small. The last phase adds the parts up and turns them into OIHW.
 
+use super::few::{self, Few};
 use super::grouped::{Grouped, Pass};
 use super::source::Source;
 use super::winograd;
@@ -9,7 +10,7 @@ use super::{Cut, Geometry};
 use crate::cpu::gemm::micro::{Ahead, Start, Tile};
 use crate::cpu::gemm::panel::{Panel, packed_width, panels};
 use crate::cpu::gemm::{Activation, MatLayout, MatMul, task_count};
-use crate::cpu::kernel::{Io, Kernel, share};
+use crate::cpu::kernel::{Buf, Io, Kernel, share};
 use crate::cpu::simd::vectorized;
 use crate::cpu::stream::OWN;
 use std::ops::Range;
@@ -65,6 +66,14 @@ struct Lines {
     dy: Vec<usize>,
     /// Rows of one image.
     image: usize,
+}
+
+/// Gradients by the output that somebody makes just before they are needed, so that they never leave a core's caches.
+pub(crate) struct Fresh<'a> {
+    /// Makes those of an image, `[oh, ow, k]`.
+    pub make: &'a dyn Fn(usize, &mut [f32]),
+    /// Room for them, in the running thread's scratch beside what this kernel asks for itself.
+    pub room: Buf,
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -155,6 +164,23 @@ impl WeightGrad {
         grad
     }
 
+    /// The gradient for kernels that make the output's gradients themselves, an image at a time: where one task needs an
+    /// image, and needs all of it.
+    pub(crate) fn of_fresh(g: Geometry, with_bias: bool) -> Option<Self> {
+        if Few::new(g, few::Pass::WeightGrad { with_bias, step: None }).is_some() {
+            return None;
+        }
+        let grad = WeightGrad::new(g, with_bias);
+        let other_ways = grad.grouped.is_some() || grad.winograd.is_some() || grad.product.is_some();
+        let whole = grad.cut.groups > 0 && grad.cut.blocks == 1 && grad.blocks == (1, 1) && g.groups == 1 && g.k > 0;
+        (whole && !other_ways && grad.alone.is_none()).then_some(grad)
+    }
+
+    /// Its first phase with such gradients. Of the inputs, the images alone are read.
+    pub(crate) fn run_fresh(&self, task: usize, io: &Io<'_>, fresh: Fresh<'_>) {
+        self.multiply(task, io, Some(fresh));
+    }
+
     /// The rows of a block that are among these rows of the output.
     fn meet(&self, block: usize, reached: Range<usize>) -> Lines {
         let (g, block_rows, own) = (&self.g, self.cut.block_rows(), self.cut.part(block).1);
@@ -216,7 +242,7 @@ impl WeightGrad {
         if self.alone.is_some() { 0 } else { self.cut.parts() * self.partial() }
     }
 
-    fn multiply(&self, task: usize, io: &Io<'_>) {
+    fn multiply(&self, task: usize, io: &Io<'_>, fresh: Option<Fresh<'_>>) {
         let g = &self.g;
         let (row_blocks, panel_blocks) = self.blocks;
         let (group, block) = (task / (row_blocks * panel_blocks), task % (row_blocks * panel_blocks));
@@ -242,9 +268,8 @@ impl WeightGrad {
             channels = channel + inside.start..channel + inside.end;
             channel = 0;
         }
-        let x = self.source.rows(&self.cut, images.clone(), rows, channels, io);
+        let x = self.source.rows(&self.cut, images.clone(), rows.clone(), channels, io);
         let x = x.wrapping_add(channel);
-        let dy = io.inputs[1].ptr::<f32>().wrapping_add(dy_at + group * g.group_k());
         let at = part * self.partial() + group * self.partial() / g.groups;
         let sums = match self.alone {
             Some(_) => io.scratch.ptr::<f32>().wrapping_add(self.source.floats(&self.cut)),
@@ -256,23 +281,40 @@ impl WeightGrad {
         let (a_rows, c_rows) = &self.rows[row_block];
         let x_step = self.source.g.stride[1] * self.source.pixel;
         let at_once = PIXELS.max(L1_FLOATS / (x_step + g.k));
-        let blocks = (lines * g.ow()).div_ceil(at_once).clamp(1, lines.max(1));
+        let mut blocks = (lines * g.ow()).div_ceil(at_once).clamp(1, lines.max(1));
+        if fresh.is_some() {
+            blocks = blocks.next_multiple_of(images.len());
+        }
+        let line = g.ow() * g.k;
         for block in 0..blocks {
             let own = share(lines, blocks, block);
+            let (from, at) = match &fresh {
+                None => (io.inputs[1], dy_at + own.start * line),
+                Some(fresh) => {
+                    let (image, row) = (own.start / rows.len(), own.start % rows.len());
+                    if row == 0 {
+                        // SAFETY: the room is in this thread's scratch.
+                        (fresh.make)(images.start + image, unsafe { fresh.room.slice_mut(0..g.oh() * line) });
+                    }
+                    (fresh.room, row * line)
+                }
+            };
+            let floats = own.len() * line;
             if let Some(bias) = &mut bias {
                 // Here, where the products read it next.
-                // SAFETY: no task writes an input.
-                let dy = unsafe { io.inputs[1].slice::<f32>() };
-                let dy = &dy[dy_at + own.start * g.ow() * g.k..][..own.len() * g.ow() * g.k];
+                // SAFETY: no task writes an input, and in the room nothing changes before the next image.
+                let dy = unsafe { &from.slice::<f32>()[at..at + floats] };
                 column_sums(bias, dy, g.k, columns.clone());
             }
-            let (next, floats) = (dy.wrapping_add(own.end * g.ow() * g.k), own.len() * g.ow() * g.k);
+            // Places of rows are counted from the part's first.
+            let here = from.ptr::<f32>().wrapping_add(at);
+            let dy = here.wrapping_sub(own.start * line).wrapping_add(group * g.group_k());
             let ahead = |products: usize, product: usize, width: usize| {
-                if !self.far {
+                if !self.far || fresh.is_some() {
                     return Ahead::NOTHING;
                 }
                 let some = share(floats, products, product);
-                Ahead::run(next.wrapping_add(some.start), some.len(), width)
+                Ahead::run(here.wrapping_add(floats + some.start), some.len(), width)
             };
             // The rows that meet a filter row, as far as they belong to this block.
             let block_lines = |r: usize| {
@@ -560,7 +602,7 @@ impl Kernel for WeightGrad {
                 self.add_columns(task, io)
             };
         }
-        if phase == 0 { self.multiply(task, io) } else { self.reduce(task, io) }
+        if phase == 0 { self.multiply(task, io, None) } else { self.reduce(task, io) }
     }
 
     fn flops(&self) -> u64 {
