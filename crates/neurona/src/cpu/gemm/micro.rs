@@ -186,6 +186,56 @@ unsafe fn tile<V: Vector, const M: usize, const N: usize, const PART: bool>(t: &
     }
 }
 
+/// The same for one column, of which `a_step` and `b_step` are 1: vectors run along the reduction.
+#[inline(always)]
+unsafe fn column<V: Vector, const M: usize>(t: &Tile) {
+    debug_assert_eq!((t.a_step, t.b_step), (1, 1));
+    // SAFETY: the caller's tile names memory that it may read and write; loads stop at a segment's end.
+    unsafe {
+        let rows: [*const f32; M] = std::array::from_fn(|i| t.a.add(*t.a_rows.add(i)));
+        let mut sum = [V::splat(0.0); M];
+        let mut asked = 0;
+        for s in 0..t.segments {
+            let (from, b) = (*t.a_segments.add(s), t.b.add(*t.b_segments.add(s)));
+            let mut at = 0;
+            while at + V::LANES <= t.length {
+                if asked < t.ahead.rows {
+                    t.ahead.ask(asked, 1);
+                    asked += 1;
+                }
+                let column = V::load(b.add(at));
+                for i in 0..M {
+                    sum[i] = V::load(rows[i].add(from + at)).mul_add(column, sum[i]);
+                }
+                at += V::LANES;
+            }
+            if at < t.length {
+                let rest = t.length - at;
+                let column = V::load_part(b.add(at), rest);
+                for i in 0..M {
+                    sum[i] = V::load_part(rows[i].add(from + at), rest).mul_add(column, sum[i]);
+                }
+            }
+        }
+        for row in asked..t.ahead.rows {
+            t.ahead.ask(row, 1);
+        }
+        // All are read before the first is written: the last row may be there more than once.
+        let rows: [*mut f32; M] = std::array::from_fn(|i| t.c.add(*t.c_rows.add(i)));
+        let start: [f32; M] = match t.start {
+            Start::Zero => [0.0; M],
+            Start::Bias(bias) => [*bias; M],
+            Start::Sum => rows.map(|c| *c),
+        };
+        for first in (0..M).step_by(4) {
+            let sums = V::sums(std::array::from_fn(|i| sum[(first + i).min(M - 1)]));
+            for (i, sum) in (first..M).zip(sums) {
+                *rows[i] = finish([start[i] + sum], t.relu)[0];
+            }
+        }
+    }
+}
+
 /// A block of `C = A·Bᵀ` with both operands' rows contiguous: vectors run along the reduction.
 pub(crate) struct Dot {
     pub a: *const f32,
@@ -269,11 +319,16 @@ unsafe fn dot<V: Vector, const M: usize>(d: &Dot) {
 }
 
 macro_rules! compiled {
-    ($tile:ident, $dot:ident $(, $features:literal)?) => {
+    ($tile:ident, $column:ident, $dot:ident $(, $features:literal)?) => {
         $(#[target_feature(enable = $features)])?
         unsafe fn $tile<V: Vector, const M: usize, const N: usize, const PART: bool>(t: &Tile) {
             // SAFETY: the caller's promise, passed on.
             unsafe { tile::<V, M, N, PART>(t) }
+        }
+        $(#[target_feature(enable = $features)])?
+        unsafe fn $column<V: Vector, const M: usize>(t: &Tile) {
+            // SAFETY: the caller's promise, passed on.
+            unsafe { column::<V, M>(t) }
         }
         $(#[target_feature(enable = $features)])?
         unsafe fn $dot<V: Vector, const M: usize>(d: &Dot) {
@@ -282,11 +337,11 @@ macro_rules! compiled {
         }
     };
 }
-compiled!(tile_portable, dot_portable);
+compiled!(tile_portable, column_portable, dot_portable);
 #[cfg(target_arch = "x86_64")]
-compiled!(tile_avx2, dot_avx2, "avx2,fma");
+compiled!(tile_avx2, column_avx2, dot_avx2, "avx2,fma");
 #[cfg(target_arch = "x86_64")]
-compiled!(tile_avx512, dot_avx512, "avx512f,avx512bw,avx512vl,avx512dq,avx2,fma");
+compiled!(tile_avx512, column_avx512, dot_avx512, "avx512f,avx512bw,avx512vl,avx512dq,avx2,fma");
 
 macro_rules! width {
     ($tile:ident, $vector:ty, $n:literal, [$($m:literal),*]) => {
@@ -318,6 +373,26 @@ static AVX512: [Width; 3] = [
 /// The widths of tiles of the instruction set in use, rising.
 pub(crate) fn widths() -> &'static [Width] {
     by_isa!(&AVX512, &AVX2, &PORTABLE)
+}
+
+macro_rules! column {
+    ($column:ident, $vector:ty, [$($m:literal),*]) => {
+        Width {
+            columns: 1,
+            heights: &[$(Height { rows: $m, full: $column::<$vector, $m>, part: $column::<$vector, $m> }),*],
+        }
+    };
+}
+
+static PORTABLE_COLUMN: Width = column!(column_portable, Lanes, [1, 2, 4, 8]);
+#[cfg(target_arch = "x86_64")]
+static AVX2_COLUMN: Width = column!(column_avx2, Avx2, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]);
+#[cfg(target_arch = "x86_64")]
+static AVX512_COLUMN: Width = column!(column_avx512, Avx512, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14]);
+
+/// Tiles of one column, whose vectors run along the reduction, and how long these vectors are.
+pub(crate) fn column_width() -> (&'static Width, usize) {
+    by_isa!((&AVX512_COLUMN, Avx512::LANES), (&AVX2_COLUMN, Avx2::LANES), (&PORTABLE_COLUMN, Lanes::LANES))
 }
 
 macro_rules! dots {

@@ -1,7 +1,7 @@
 //! Columns of the right operand cut into panels one tile wide, and packed so that a tile reads
 //! them in one stream.
 
-use super::micro::{Tile, Width, widths};
+use super::micro::{Tile, Width, column_width, widths};
 use crate::cpu::simd::{Isa, isa, vectorized, whole_registers};
 use std::ops::Range;
 
@@ -20,31 +20,36 @@ pub(crate) struct Panel {
 
 /// Cuts `n` columns into panels: full ones, then the narrowest that holds the rest.
 pub(crate) fn panels(n: usize) -> Vec<Panel> {
-    cut(n, false)
+    cut(n, |_| None)
 }
 
-/// The same for many rows: a rest that two narrow panels hold with less to fill than a wide one goes into these. Few rows
-/// would wait for their sums in each. Where the widest registers are worked on in one piece, half of one costs as much as
-/// all of it: the wide panel then needs fewer loads for the same sums.
-pub(crate) fn filled_panels(n: usize) -> Vec<Panel> {
-    cut(n, true)
+/// The same for many rows, and a reduction in runs of neighbours, so many each. Few columns at the end are panels of one
+/// each, whose vectors run along the reduction, where these are full enough. And a rest that two narrow panels hold with
+/// less to fill than a wide one goes into these; few rows would wait for their sums in each. Where the widest registers are
+/// worked on in one piece, half of one costs as much as all of it: the wide panel then needs fewer loads for the same sums.
+pub(crate) fn filled_panels(n: usize, run: usize) -> Vec<Panel> {
+    let (column, lanes) = column_width();
+    cut(n, |rest| match widths() {
+        _ if rest <= FEW && 2 * rest * run.div_ceil(lanes) <= run => Some(column),
+        [narrow, middle, _] if !whole_registers() => {
+            (middle.columns + 1..=middle.columns + narrow.columns).contains(&rest).then_some(middle)
+        }
+        _ => None,
+    })
 }
 
-fn cut(n: usize, filled: bool) -> Vec<Panel> {
+/// Columns that are few beside a narrow panel's.
+const FEW: usize = 4;
+
+/// Full panels, then what is chosen for the rest, or the narrowest that holds it.
+fn cut(n: usize, chosen: impl Fn(usize) -> Option<&'static Width>) -> Vec<Panel> {
     let widths = widths();
     let widest = &widths[widths.len() - 1];
     let mut panels = Vec::new();
     let mut start = 0;
     while start < n {
         let rest = n - start;
-        let mut width = widths.iter().find(|w| w.columns >= rest).unwrap_or(widest);
-        if let [narrow, middle, _] = widths
-            && filled
-            && !whole_registers()
-            && (middle.columns + 1..=middle.columns + narrow.columns).contains(&rest)
-        {
-            width = middle;
-        }
+        let width = chosen(rest).or_else(|| widths.iter().find(|w| w.columns >= rest)).unwrap_or(widest);
         let columns = rest.min(width.columns);
         panels.push(Panel { start, columns, width });
         start += columns;

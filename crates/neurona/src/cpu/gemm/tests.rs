@@ -134,6 +134,16 @@ fn random_sizes_and_layouts() {
     }
 }
 
+/// A column beyond whole panels is one of its own where vectors along the reduction are full enough.
+#[test]
+fn panels_of_one_column() {
+    let ends = |n, run| panel::filled_panels(n, run).last().map(|p| (p.start, p.columns, p.width.columns));
+    assert_eq!(ends(33, 120), Some((32, 1, 1)));
+    assert_eq!(ends(2, 120), Some((1, 1, 1)));
+    assert!(ends(33, 1).is_some_and(|(_, _, width)| width > 1));
+    assert!(ends(32, 120).is_some_and(|(start, columns, width)| start + columns == 32 && width > 1));
+}
+
 #[test]
 fn batches() {
     for &(batch, m, n, k) in &[(0, 3, 4, 5), (3, 5, 18, 7), (2, 70, 33, 19)] {

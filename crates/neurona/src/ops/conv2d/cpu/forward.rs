@@ -3,7 +3,7 @@
 
 use super::grouped::{Grouped, Pass};
 use super::measure::{Measure, WIDEST};
-use super::meetings::{self, Meeting};
+use super::meetings::{self, Meeting, run};
 use super::source::{Source, WORTH};
 use super::winograd::{self, Winograd};
 use super::{CACHE, Cut, Geometry, PIXELS};
@@ -66,8 +66,11 @@ impl Forward {
         let usual = Cut::new(g.n, g.oh(), g.ow(), cuts, PIXELS);
         let high = Cut::new(g.n, g.oh(), g.ow(), cuts, PIXELS.max(ROWS * g.ow()));
         // Near the left and the right edge, pixels of one column meet the same filter values: a part of many rows.
-        let cut =
-            if g.padding[1] > 0 && high.parts() * filled_panels(g.group_k()).len() >= TASKS { high } else { usual };
+        let cut = if g.padding[1] > 0 && high.parts() * filled_panels(g.group_k(), run(&g)).len() >= TASKS {
+            high
+        } else {
+            usual
+        };
         let cut = [cut, usual].into_iter().find(|cut| meetings::fewer(&g, cut));
         Forward::cut(g, bias, scaled, activation, cut.unwrap_or(usual), tasks, cut.is_some())
     }
@@ -99,7 +102,7 @@ impl Forward {
 
     /// With the pixels cut like this; `skips` is whether products with padding are left out.
     fn cut(g: Geometry, bias: bool, scaled: bool, activation: Activation, cut: Cut, tasks: usize, skips: bool) -> Self {
-        let panels = filled_panels(g.group_k());
+        let panels = filled_panels(g.group_k(), run(&g));
         let total_panels = panels.len() * g.groups;
         let source = Source::broadcast(g, cut.parts(), total_panels);
         let most = if source.gathered() { total_panels / WORTH } else { total_panels };
@@ -447,7 +450,7 @@ impl Kernel for Forward {
             _ => "filters",
         };
         let Geometry { k, r, s, groups, .. } = self.g;
-        let form = (way, vec![k, self.g.group_c(), r, s, groups, usize::from(self.scaled)]);
+        let form = (way, vec![k, self.g.group_c(), r, s, groups, usize::from(self.scaled), self.packed_k]);
         Some(Prepared { inputs: if self.scaled { vec![1, 3] } else { vec![1] }, form })
     }
 

@@ -75,7 +75,7 @@ impl InputGrad {
         let c = g.group_c();
         let whole_rows = g.groups == 1 && g.dilation[1] == 1 && g.s > 1 && c < 2 * widest && !c.is_multiple_of(widest);
         let columns = if whole_rows { g.s * c } else { c };
-        let panels = filled_panels(columns);
+        let panels = filled_panels(columns, g.group_k().min(DEPTH));
         let tasks = task_count(g.flops() as usize);
         let cut = Cut::new(g.n, g.h, g.w, tasks, PIXELS);
         let units = if whole_rows { 1 } else { panels.len() * g.groups };

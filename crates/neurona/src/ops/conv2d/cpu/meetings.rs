@@ -17,6 +17,15 @@ const TILE: usize = 64;
 /// Rows and columns.
 type Area = [Range<usize>; 2];
 
+/// Neighbours in a window that lie side by side in memory: a filter row when nothing is skipped in it.
+pub(super) fn run(g: &Geometry) -> usize {
+    if whole_rows(g) { g.s * g.c } else { g.group_c() }
+}
+
+fn whole_rows(g: &Geometry) -> bool {
+    g.groups == 1 && g.dilation[1] == 1 && g.s * g.c <= DEPTH
+}
+
 /// Pixels of a part that meet the same filter values, for as many images as a part may have.
 pub(super) struct Meeting {
     /// Where each pixel's window starts, and where its results go.
@@ -53,10 +62,8 @@ impl Meeting {
             })
             .unzip();
 
-        // A filter row is one run of memory when nothing is skipped in it.
         let [r, s] = taps;
-        let whole_rows = g.groups == 1 && g.dilation[1] == 1 && g.s * g.c <= DEPTH;
-        let (runs, length) = if whole_rows { (s.start..s.start + 1, s.len() * g.c) } else { (s, g.group_c()) };
+        let (runs, length) = if whole_rows(&g) { (s.start..s.start + 1, s.len() * g.c) } else { (s, g.group_c()) };
         let runs = r.flat_map(|r| runs.clone().map(move |s| (r, s)));
         let segments = runs.clone().map(|(r, s)| r * g.dilation[0] * line + s * g.dilation[1] * pixel).collect();
         let in_panel = |p: &Panel| runs.clone().map(|(r, s)| (r * g.s + s) * g.group_c() * p.width.columns).collect();

@@ -218,6 +218,37 @@ fn crowded_points() {
     check(Geometry { padding: [1, 0], ..square(5, 1024, 6, 512, 1) });
 }
 
+/// Few filters beyond whole panels: panels of one column, whose vectors run along the window, or not where it is short.
+#[test]
+fn few_columns_at_the_end() {
+    for (c, k) in [(16, 33), (24, 1), (33, 35), (100, 130), (130, 36), (48, 4), (5, 34)] {
+        let same = |filter: usize| Geometry { padding: [filter / 2; 2], ..square(2, c, 9, k, filter) };
+        for g in [
+            same(1),
+            same(3),
+            same(5),
+            square(3, c, 6, k, 2),
+            Geometry { stride: [2, 1], ..same(3) },
+            Geometry { dilation: [2, 2], padding: [2, 2], ..same(3) },
+            Geometry { c: 2 * c, k: 2 * k, groups: 2, ..same(3) },
+        ] {
+            check(g);
+            check_statistics(g, false);
+        }
+    }
+}
+
+/// Kernels share filters only where both have packed them in the same panels.
+#[test]
+fn packed_in_the_same_panels() {
+    let g = Geometry { padding: [0, 8], ..square(40, 1, 12, 33, 9) };
+    let forward = |g: Geometry| Forward::new(g, false, false, Activation::None).by(None);
+    let (near, apart) = (forward(g), forward(Geometry { dilation: [1, 2], ..g }));
+    let form = |kernel: &Forward| Kernel::prepared(kernel).expect("filters are packed").form;
+    assert_ne!(form(&near), form(&apart));
+    assert_eq!(form(&near), form(&forward(Geometry { n: 70, ..g })));
+}
+
 /// Images that no cache holds: what comes next is asked for, beyond the last one too.
 #[test]
 fn far_images() {
