@@ -6,7 +6,7 @@
 //! small: the windows of the pixels, or the patches of gradients.
 
 use super::Geometry;
-use super::weight_grad::column_sums;
+use super::weight_grad::sums::column_sums;
 use crate::cpu::gemm::micro::{Ahead, Dot, Start, Tile, dots, widths};
 use crate::cpu::gemm::panel::{Panel, Transposed, panels};
 use crate::cpu::gemm::{Activation, DEPTH};

@@ -1,7 +1,7 @@
 //! The gradient for 3×3 filters: windows and output gradients are transformed, multiplied point by point as 36 matrix
 //! products over tiles, and the sums are transformed back.
 
-use super::super::weight_grad::column_sums;
+use super::super::weight_grad::sums::column_sums;
 use super::grid::Grid;
 use super::transform::{Filters, GROUP, POINTS, TAPS, Tile, transforms};
 use super::{APART, FILTERS, ON, possible};
