@@ -1,11 +1,12 @@
 //! Forward with neighbouring windows in a register's lanes, for few filters.
 //!
 //! An image's columns are dealt out first, so that those which one column of all windows meets lie side by side: then each
-//! filter value meets a whole register, and the largest of a window's elements is found lane by lane.
+//! filter value meets a whole register, and the largest of a window's elements is found lane by lane. In Winograd's way they
+//! lie as they come, and elements are dealt out instead.
 
 use super::copies::Copies;
 use super::micro::{Decks, Sums, decks, lanes, sums};
-use super::winograd::{self, Windows};
+use super::winograd::{self, STRIP, Strips};
 use super::{Geometry, LANES, NEAR, Options, greatest, pooled};
 use crate::cpu::gemm::task_count;
 use crate::cpu::kernel::{Io, Kernel, Prepared, Strand, Strands, share};
@@ -16,18 +17,19 @@ use std::ops::Range;
 pub(super) struct Direct {
     g: Geometry,
     options: Options,
-    /// Columns from a window to the next: so many decks a row is dealt out to.
+    /// Columns from a window to the next: so many decks a row is dealt out to. One in Winograd's way.
     decks: usize,
     /// Floats of a deck.
     deck: usize,
     /// Windows of a row with those that fill the last register.
     wide: usize,
-    /// Rows of windows that are computed from one set of decks.
+    /// Rows of windows that are computed at once, and at most from one set of decks.
+    unit: usize,
     rows: usize,
     /// For each column of a filter, where the two columns of the first window find theirs in a row's decks.
     columns: Vec<[usize; 2]>,
     /// How sums are made with fewer products.
-    winograd: Option<Windows>,
+    winograd: Option<Strips>,
     filters: Copies,
     tasks: usize,
 }
@@ -36,25 +38,26 @@ impl Direct {
     /// In Winograd's way if that is `fast`er, and possible.
     pub fn new(g: Geometry, options: Options, fast: bool) -> Self {
         let [down, across] = pooled(&g);
-        let decks = 2 * g.stride[1];
         let wide = across.next_multiple_of(LANES);
-        let winograd = Windows::possible(&g, wide).filter(|_| fast);
-        let reach = (g.stride[1] + (g.s - 1) * g.dilation[1]) / decks;
-        let deck = (wide + reach).max(g.padded_w().div_ceil(decks)).next_multiple_of(4);
+        let whole = (2 * wide + (g.s - 1) * g.dilation[1]).max(g.padded_w()).next_multiple_of(LANES);
+        let winograd = Strips::possible(&g, wide, whole).filter(|_| fast);
+        let (decks, deck, unit, tasks) = if winograd.is_some() {
+            (1, whole, STRIP, winograd::tasks(&g))
+        } else {
+            let decks = 2 * g.stride[1];
+            let reach = (g.stride[1] + (g.s - 1) * g.dilation[1]) / decks;
+            let deck = (wide + reach).max(g.padded_w().div_ceil(decks)).next_multiple_of(4);
+            // Two rows of windows at least: neighbours look at the same rows of the image, which each task deals out for
+            // itself.
+            (decks, deck, 1, task_count(g.flops() as usize).min(g.n * down.div_ceil(2)))
+        };
         let at = |column: usize| column % decks * deck + column / decks;
         let columns = (0..g.s).map(|s| [0, 1].map(|b| at(b * g.stride[1] + s * g.dilation[1]))).collect();
         let line = g.c * decks * deck * size_of::<f32>();
-        let (rows, tasks) = match &winograd {
-            Some(winograd) => (winograd.rows(), winograd::tasks(&g)),
-            None => {
-                let most = (NEAR / line.max(1)).saturating_sub(g.rows_under(2)) / (2 * g.stride[0]) + 1;
-                // Two rows of windows at least: neighbours look at the same rows of the image, which each task deals out
-                // for itself.
-                (most.min(down), task_count(g.flops() as usize).min(g.n * down.div_ceil(2)))
-            }
-        };
-        let filters = Copies::new(winograd.as_ref().map_or(0, Windows::workspace), tasks);
-        Direct { g, options, decks, deck, wide, rows, columns, winograd, filters, tasks }
+        let most = (NEAR / line.max(1)).saturating_sub(g.rows_under(2)) / (2 * g.stride[0]) + 1;
+        let rows = most.min(down).next_multiple_of(unit);
+        let filters = Copies::new(winograd.as_ref().map_or(0, Strips::workspace), tasks);
+        Direct { g, options, decks, deck, wide, unit, rows, columns, winograd, filters, tasks }
     }
 
     /// Floats from row to row, and from channel to channel, of the decks.
@@ -63,11 +66,11 @@ impl Direct {
         [row, self.g.rows_under(2 * self.rows) * row]
     }
 
-    /// Floats of decks, of the sums of a row of windows, of their results, and of what Winograd's way needs.
+    /// Floats of decks, of the sums of a unit's windows, of a row's results, and of what Winograd's way needs.
     fn floats(&self) -> [usize; 4] {
         let sums = self.g.k * self.wide;
-        let winograd = self.winograd.as_ref().map_or(0, |winograd| winograd.scratch().0);
-        [(self.g.c * self.steps()[1]).next_multiple_of(LANES), 4 * sums, sums, winograd]
+        let winograd = self.winograd.as_ref().map_or(0, Strips::scratch);
+        [(self.g.c * self.steps()[1]).next_multiple_of(LANES), self.unit * 4 * sums, sums, winograd]
     }
 
     /// Deals out rows of an image, counted from the top of its padding.
@@ -79,14 +82,22 @@ impl Direct {
         let image = &x[image * g.c * g.h * g.w..][..g.c * g.h * g.w];
         for c in 0..g.c {
             // At once for all padding: many short fills would take longer. Windows that only fill registers see anything.
-            if g.padded() {
+            if g.padded() || rows.end > top + g.h {
                 out[c * channel_step..][..rows.len() * row_step].fill(0.0);
             }
+            // The rows that lie in the image.
+            let [first, last] = [rows.start, rows.end].map(|row| row.clamp(top, top + g.h));
+            let from = &image[(c * g.h + first - top) * g.w * usize::from(self.options.from_rows)..];
+            let to = c * channel_step + (first - rows.start) * row_step;
+            if self.options.from_rows && self.decks == 1 {
+                for (row, from) in from.chunks_exact(g.w).take(last - first).enumerate() {
+                    out[to + row * row_step + left..][..g.w].copy_from_slice(from);
+                }
+                continue;
+            }
             if self.options.from_rows && left == 0 && self.decks == 2 {
-                // The rows that lie in the image.
-                let [first, last] = [rows.start, rows.end].map(|row| row.clamp(top, top + g.h));
-                let image = &image[(c * g.h + first - top) * g.w..][..(last - first) * g.w];
-                let out = &mut out[c * channel_step + (first - rows.start) * row_step..][..(last - first) * row_step];
+                let image = &from[..(last - first) * g.w];
+                let out = &mut out[to..][..(last - first) * row_step];
                 assert!(2 * self.deck <= row_step && g.w.div_ceil(2) <= self.deck);
                 let to = [out.as_mut_ptr(), out.as_mut_ptr().wrapping_add(self.deck)];
                 let all = Decks { from: image.as_ptr(), columns: g.w, rows: last - first, to, step: row_step };
@@ -235,7 +246,7 @@ impl Kernel for Direct {
     }
 
     fn prepared(&self) -> Option<Prepared> {
-        self.winograd.as_ref().map(Windows::prepared)
+        self.winograd.as_ref().map(Strips::prepared)
     }
 
     fn strands(&self) -> Option<Strands> {
@@ -245,18 +256,22 @@ impl Kernel for Direct {
     }
 
     fn scratch(&self) -> usize {
-        let filters = self.winograd.as_ref().map_or(0, |winograd| winograd.scratch().1);
-        (self.floats().iter().sum::<usize>() * size_of::<f32>()).max(filters)
+        self.floats().iter().sum::<usize>() * size_of::<f32>()
     }
 
     fn run(&self, phase: usize, task: usize, io: &Io<'_>) {
         if let (Some(winograd), 0) = (&self.winograd, phase) {
-            return winograd.pack(&self.filters.io(task, io));
+            let io = &self.filters.io(task, io);
+            return vectorized(
+                #[inline(always)]
+                || winograd.pack(io),
+            );
         }
         let io = &self.filters.io(self.filters.of(task, self.tasks), io);
-        let g = &self.g;
+        let (g, unit) = (&self.g, self.unit);
         let down = pooled(g)[0];
-        let all = share(g.n * down, self.tasks, task);
+        let of_image = down.div_ceil(unit);
+        let all = share(g.n * of_image, self.tasks, task);
         let [decks, sums, best, more] = self.floats();
         // SAFETY: scratch belongs to this thread; nobody writes an input.
         let (scratch, x) =
@@ -264,35 +279,36 @@ impl Kernel for Direct {
         let (dealt, rest) = scratch.split_at_mut(decks);
         let (sums, rest) = rest.split_at_mut(sums);
         let (best, more) = rest.split_at_mut(best);
-        let mut row = all.start;
-        while row < all.end {
-            let (image, first) = (row / down, row % down);
-            let count = self.rows.min(down - first).min(all.end - row);
-            let (top, under) = (2 * first * g.stride[0], g.rows_under(2 * count));
+        let mut at = all.start;
+        while at < all.end {
+            let (image, first) = (at / of_image, at % of_image);
+            let count = (self.rows / unit).min(of_image - first).min(all.end - at);
+            let top = 2 * first * unit * g.stride[0];
             vectorized(
                 #[inline(always)]
-                || self.deal(image, top..top + under, dealt, x),
+                || self.deal(image, top..top + g.rows_under(2 * count * unit), dealt, x),
             );
-            if let Some(winograd) = &self.winograd {
-                winograd.transform(under, dealt, self.deck, self.steps(), more);
-            }
             for i in 0..count {
                 match &self.winograd {
-                    Some(winograd) => winograd.convolve(i, more, io, sums),
+                    Some(strips) => strips.convolve(2 * STRIP * i, dealt, self.steps()[1], more, io, sums),
                     None => self.convolve(i, dealt, io, sums),
                 }
+                let rows = (first + i) * unit..down.min((first + i + 1) * unit);
                 vectorized(
                     #[inline(always)]
                     || {
-                        match self.options.places {
-                            true => self.pool::<true>(row + i, sums, best, io),
-                            false => self.pool::<false>(row + i, sums, best, io),
+                        for (row, sums) in rows.zip(sums.chunks_exact(4 * g.k * self.wide)) {
+                            let row = image * down + row;
+                            match self.options.places {
+                                true => self.pool::<true>(row, sums, best, io),
+                                false => self.pool::<false>(row, sums, best, io),
+                            }
+                            self.write(row, best, io);
                         }
-                        self.write(row + i, best, io);
                     },
                 );
             }
-            row += count;
+            at += count;
         }
     }
 

@@ -1,21 +1,21 @@
-//! Winograd's way for 5×5 filters with stride 1: the 2×2 elements of a pool's window are made with 36 products for each
-//! pair of channels instead of 100.
+//! Winograd's way for filters of 5 rows with stride 1. Few filters are transformed down their columns alone (`strips`); many
+//! of 5×5 both ways: the 2×2 elements of a pool's window are made with 36 products for each pair of channels instead of 100.
 //!
 //! ```text
 //! elements = Aᵀ [ (G · filter · Gᵀ) ⊙ (Bᵀ · input · B) ] A
 //! ```
 //!
-//! Each row of an image is transformed once along the row, for all windows that look at it; then each row of windows
-//! transforms its six down the columns. A window's columns lie two further than those of the window before: rows are dealt
-//! out to even and odd columns first, so that neighbours lie side by side.
+//! Both ways, each row of an image is transformed once along the row, for all windows that look at it; then each row of
+//! windows transforms its six down the columns. A window's columns lie two further than those of the window before: rows are
+//! dealt out to even and odd columns first, so that neighbours lie side by side.
 
 mod filters;
 mod micro;
+mod strips;
 mod tiles;
-mod windows;
 
+pub(super) use strips::{ROWS as STRIP, Strips};
 pub(super) use tiles::Tiles;
-pub(super) use windows::Windows;
 
 use super::micro::lanes;
 use super::{Geometry, pooled, windows_abreast};
@@ -24,16 +24,13 @@ use crate::cpu::gemm::vector::Vector;
 use crate::cpu::simd::{Isa, isa};
 use crate::ops::conv2d::cpu::winograd_on;
 
-/// Values of a side of a filter.
+/// Values of a column of a filter.
 const TAPS: usize = 5;
 /// Values of a side of a transformed window.
 const SIDE: usize = 6;
 const POINTS: usize = SIDE * SIDE;
 /// Points of a side come in two parts, whose sums fit into registers one after the other: 0 and ±a, then ±b and infinity.
 const PART: usize = SIDE / 2;
-/// Bytes of transformed rows that a task works on. It reads each but a few times: those that the first cache loses come
-/// from the second in time.
-const ROWS: usize = 40 << 10;
 
 // The interpolation points are 0, ±a, ±b and infinity, as for filters of 3×3: they lose a third of what ±1 and ±2 do.
 const A: f32 = 0.625;
@@ -54,14 +51,16 @@ pub(super) fn possible(g: &Geometry) -> bool {
 /// must be some, and those of the filters by the windows. Half a register of filters costs as much as a whole one here.
 pub(super) fn faster(g: &Geometry) -> bool {
     let windows = g.n * pooled(g).iter().product::<usize>();
-    let (least_channels, least_windows) = match (windows_abreast(g), isa()) {
+    if windows_abreast(g) {
+        return winograd_on() && strips::possible(g) && g.k >= 2 && windows >= 24;
+    }
+    let (least_channels, least_windows) = match isa() {
         // Products cannot take one operand for all lanes there, and few windows have room in 16 registers: loads take most
         // of the time.
-        (false, Isa::Avx2) => (8, 48),
+        Isa::Avx2 => (8, 48),
         _ => (2, 24),
     };
-    let filters = if windows_abreast(g) { 2 } else { lanes() };
-    winograd_on() && possible(g) && g.k >= filters && g.c >= least_channels && windows >= least_windows
+    winograd_on() && possible(g) && g.k >= lanes() && g.c >= least_channels && windows >= least_windows
 }
 
 /// Tasks for all rows of windows. Neighbours look at the same rows of an image, which each task transforms for itself: few
@@ -69,12 +68,6 @@ pub(super) fn faster(g: &Geometry) -> bool {
 pub(super) fn tasks(g: &Geometry) -> usize {
     let pieces = task_count(g.flops() as usize / 4) / g.n.max(1);
     (g.n * pieces.clamp(1, (pooled(g)[0] / 2).max(1))).min(64)
-}
-
-/// Rows of windows at most that are computed from transformed rows of `line` floats each.
-fn rows(g: &Geometry, line: usize) -> usize {
-    let most = (ROWS / (line * size_of::<f32>()).max(1)).saturating_sub(g.rows_under(2)) / 2 + 1;
-    most.min(pooled(g)[0])
 }
 
 /// `factor · x + sum`.

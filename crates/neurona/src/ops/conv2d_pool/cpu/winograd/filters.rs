@@ -10,8 +10,6 @@ use std::ops::Range;
 pub(super) struct Block {
     pub filters: Range<usize>,
     pub channels: Range<usize>,
-    /// Filters from value to value: those of the block, or a register of them.
-    pub width: usize,
     pub scaled: bool,
 }
 
@@ -21,7 +19,8 @@ impl Block {
         TAPS * TAPS * channels * WIDEST * size_of::<f32>()
     }
 
-    /// Transforms them to `[point along][part][channel][3][filter]`, with all channels, from float `at` of the workspace on.
+    /// Transforms them to `[point along][part][channel][3][filter]`, with all channels and a register of filters, from float
+    /// `at` of the workspace on.
     ///
     /// # Safety
     /// The block is part of the geometry; these values belong to this task, and the workspace has room for them.
@@ -36,7 +35,7 @@ impl Block {
             taps,
             groups: channels,
             step: lanes,
-            width: self.width,
+            width: lanes,
             range: 0..channels * taps,
         };
         // SAFETY: no task writes an input; scratch belongs to this thread.
@@ -47,11 +46,11 @@ impl Block {
             scale[..filters].copy_from_slice(unsafe { &io.inputs[3].slice::<f32>()[self.filters.clone()] });
         }
         for (i, channel) in self.channels.clone().enumerate() {
-            let to = io.workspace.ptr::<f32>().wrapping_add(at + channel * PART * self.width);
+            let to = io.workspace.ptr::<f32>().wrapping_add(at + channel * PART * lanes);
             let taps = scratch.wrapping_add(i * lanes);
-            let (tap, part) = (channels * lanes, g.c * PART * self.width);
+            let (tap, part) = (channels * lanes, g.c * PART * lanes);
             // SAFETY: the taps have just been packed; the caller's promise for what is written.
-            unsafe { (loops().filters)(&Filters { taps, tap, scale, to, part, width: self.width }) };
+            unsafe { (loops().filters)(&Filters { taps, tap, scale, to, part }) };
         }
     }
 

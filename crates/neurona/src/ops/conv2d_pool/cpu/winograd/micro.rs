@@ -73,62 +73,6 @@ unsafe fn deal<V: Vector>(t: &Deal) {
     }
 }
 
-/// A register's windows for some filters, from rows that are transformed along.
-pub(super) struct Abreast {
-    /// The first row's first point of the first channel; floats from row to row, from point to point, and from channel to
-    /// channel.
-    pub x: *const f32,
-    pub steps: [usize; 3],
-    pub channels: usize,
-    /// `[point along][part][channel][3][filter]`.
-    pub filters: *const f32,
-    /// `[filter][element]`, `wide` floats from one to the next.
-    pub out: *mut f32,
-    pub wide: usize,
-    /// Room for 12 registers of each filter.
-    pub half: *mut f32,
-}
-
-// Sums are named by number here and below, and not reached through iterators: an array that is borrowed stays in memory.
-#[allow(clippy::needless_range_loop)]
-#[inline(always)]
-unsafe fn abreast<V: Vector, const F: usize>(t: &Abreast) {
-    // SAFETY: as above.
-    unsafe {
-        let [row, point, channel] = t.steps;
-        let mut filters = t.filters;
-        for along in 0..SIDE {
-            for part in 0..2 {
-                let x = t.x.add(along * point + part * row);
-                let mut sum = [[V::splat(0.0); PART]; F];
-                for c in 0..t.channels {
-                    let x = x.add(c * channel);
-                    let mut d = [V::splat(0.0); 5];
-                    for i in 0..5 {
-                        d[i] = V::load(x.add(i * row));
-                    }
-                    let d = if part == 0 { first_points(d) } else { last_points(d) };
-                    for f in 0..F {
-                        for i in 0..PART {
-                            sum[f][i] = V::splat(*filters.add(i * F + f)).mul_add(d[i], sum[f][i]);
-                        }
-                    }
-                    filters = filters.add(PART * F);
-                }
-                for f in 0..F {
-                    fold(sum[f], part, t.half.add((f * SIDE + along) * 2 * V::LANES));
-                }
-            }
-        }
-        for f in 0..F {
-            let cells = unfold::<V>(t.half.add(f * SIDE * 2 * V::LANES));
-            for j in 0..4 {
-                cells[j].store(t.out.add((4 * f + j) * t.wide));
-            }
-        }
-    }
-}
-
 /// Some windows for a register's filters.
 pub(super) struct Apart {
     /// The first window's first point; floats from point to point, and from window to window.
@@ -144,6 +88,7 @@ pub(super) struct Apart {
     pub half: *mut f32,
 }
 
+// Sums are named by number here, and not reached through iterators: an array that is borrowed stays in memory.
 #[allow(clippy::needless_range_loop)]
 #[inline(always)]
 unsafe fn apart<V: Vector, const T: usize>(t: &Apart) {
@@ -215,10 +160,9 @@ pub(super) struct Filters {
     pub tap: usize,
     /// A factor for each filter.
     pub scale: [f32; WIDEST],
-    /// Three values of each part, `width` floats from one to the next and no more written; floats from part to part.
+    /// Three registers of each part; floats from part to part.
     pub to: *mut f32,
     pub part: usize,
-    pub width: usize,
 }
 
 #[allow(clippy::needless_range_loop)]
@@ -241,8 +185,8 @@ unsafe fn filters<V: Vector>(t: &Filters) {
         for along in 0..SIDE {
             let points = filter_points(half[along]);
             for down in 0..SIDE {
-                let to = t.to.add((2 * along + down / PART) * t.part + down % PART * t.width);
-                points[down].store_part(to, t.width);
+                let to = t.to.add((2 * along + down / PART) * t.part + down % PART * V::LANES);
+                points[down].store(to);
             }
         }
     }
@@ -254,13 +198,12 @@ pub(super) struct Loops {
     pub lines: unsafe fn(&Lines),
     pub deal: unsafe fn(&Deal),
     pub filters: unsafe fn(&Filters),
-    /// By their number of filters, and of windows, from 1 on: as many as there are registers for.
-    pub abreast: &'static [unsafe fn(&Abreast)],
+    /// By their number of windows, from 1 on: as many as there are registers for.
     pub apart: &'static [unsafe fn(&Apart)],
 }
 
 macro_rules! compiled {
-    ($name:ident, $vector:ty, [$($f:literal),*], [$($t:literal),*] $(, $features:literal)?) => {
+    ($name:ident, $vector:ty, [$($t:literal),*] $(, $features:literal)?) => {
         static $name: Loops = {
             $(#[target_feature(enable = $features)])?
             unsafe fn lines_of(t: &Lines) {
@@ -278,11 +221,6 @@ macro_rules! compiled {
                 unsafe { filters::<$vector>(t) }
             }
             $(#[target_feature(enable = $features)])?
-            unsafe fn abreast_of<const F: usize>(t: &Abreast) {
-                // SAFETY: as above.
-                unsafe { abreast::<$vector, F>(t) }
-            }
-            $(#[target_feature(enable = $features)])?
             unsafe fn apart_of<const T: usize>(t: &Apart) {
                 // SAFETY: as above.
                 unsafe { apart::<$vector, T>(t) }
@@ -292,17 +230,16 @@ macro_rules! compiled {
                 lines: lines_of,
                 deal: deal_of,
                 filters: filters_of,
-                abreast: &[$(abreast_of::<$f>),*],
                 apart: &[$(apart_of::<$t>),*],
             }
         };
     };
 }
-compiled!(PORTABLE, Lanes, [1, 2, 3], [1, 2, 3, 4]);
+compiled!(PORTABLE, Lanes, [1, 2, 3, 4]);
 #[cfg(target_arch = "x86_64")]
-compiled!(AVX2, Avx2, [1, 2, 3], [1, 2, 3, 4], "avx2,fma");
+compiled!(AVX2, Avx2, [1, 2, 3, 4], "avx2,fma");
 #[cfg(target_arch = "x86_64")]
-compiled!(AVX512, Avx512, [1, 2, 3, 4, 5, 6], [1, 2, 3, 4, 5, 6, 7], "avx512f,avx512bw,avx512vl,avx512dq,avx2,fma");
+compiled!(AVX512, Avx512, [1, 2, 3, 4, 5, 6, 7], "avx512f,avx512bw,avx512vl,avx512dq,avx2,fma");
 
 /// The loops of the instruction set in use.
 pub(super) fn loops() -> &'static Loops {

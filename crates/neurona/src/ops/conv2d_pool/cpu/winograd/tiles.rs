@@ -82,7 +82,6 @@ impl Tiles {
         let some = Block {
             filters: first..g.k.min(first + lanes),
             channels: share(g.c, self.pieces(), piece),
-            width: lanes,
             scaled: self.scaled,
         };
         // SAFETY: these channels of these filters belong to this task; the workspace has room for all.
