@@ -133,6 +133,23 @@ fn gives_what_the_ops_give() -> Result<()> {
     Ok(())
 }
 
+/// Their images are laid out for the gradient by the tasks that look at them, and no step turns them before.
+#[test]
+fn images_of_large_batches_are_not_turned() -> Result<()> {
+    let _alone = alone();
+    for padding in [0, 1] {
+        for by_input in [false, true] {
+            let options = Conv2dOptions { padding: [padding; 2], ..Default::default() };
+            let size = 36 - 2 * padding;
+            let block = Block { options, by_input, flat: true, ..Block::new([48, 3, size, size], 6, 5) };
+            assert_eq!(compare(block)?, [true; 3], "{block:?}");
+            let (_, [_, steps]) = run(block, DType::F32, |y| Ok(y.clone()))?;
+            assert!(!has(&steps, "to_nhwc"), "{block:?}: {steps:?}");
+        }
+    }
+    Ok(())
+}
+
 #[test]
 fn other_windows_and_groups_are_left_alone() -> Result<()> {
     let _alone = alone();

@@ -125,7 +125,9 @@ fn around(sites: &Sites<'_>, pool: usize) -> Option<Vec<(usize, Part)>> {
             if mask == pool || (a != pool && b != pool) {
                 return None;
             }
-            let gradients = gradients(sites, [conv, relu, pool], spread, mask)?;
+            // An image that the forward pass takes as it is would be turned for the gradient alone.
+            let images = from_rows && cpu::lays_anew_once(&g);
+            let gradients = gradients(sites, [conv, relu, pool], spread, mask, images)?;
             parts.extend([(spread, Part::Through), (mask, Part::Through)]);
             parts.extend(gradients);
         }
@@ -134,12 +136,14 @@ fn around(sites: &Sites<'_>, pool: usize) -> Option<Vec<(usize, Part)>> {
     Some(parts)
 }
 
-/// The convolution's gradients, when `spread` and `mask` are those of pool and relu and lead to these alone.
+/// The convolution's gradients, when `spread` and `mask` are those of pool and relu and lead to these alone; its `images` may
+/// come by rows.
 fn gradients(
     sites: &Sites<'_>,
     [conv, relu, pool]: [usize; 3],
     spread: usize,
     mask: usize,
+    images: bool,
 ) -> Option<Vec<(usize, Part)>> {
     let value = |node: usize, out: usize| Value { node, out };
     let inputs = |node: usize| &sites.ir.nodes[node].inputs[..];
@@ -165,8 +169,8 @@ fn gradients(
         }
     }
     let (by_weight, bias, options) = by_weight?;
-    let from_rows = in_rows(sites.ir, inputs(spread)[0], 4);
-    let op = Conv2dPoolGrad { options, bias, input: by_input.is_some(), from_rows, step: None };
+    let by_rows = cpu::ByRows { slopes: in_rows(sites.ir, inputs(spread)[0], 4), images };
+    let op = Conv2dPoolGrad { options, bias, input: by_input.is_some(), by_rows, step: None };
     let first = by_weight.min(by_input.unwrap_or(by_weight));
     let mut parts = vec![(first, Part::Gradient(op, conv, pool))];
     let other = by_input.map(|by_input| by_weight.max(by_input));

@@ -14,7 +14,7 @@ mod tests;
 mod winograd;
 
 pub(crate) use crate::ops::conv2d::cpu::Geometry;
-pub(crate) use backward::Backward;
+pub(crate) use backward::{Backward, ByRows, lays_anew_once};
 
 use crate::cpu::gemm::Activation;
 use crate::cpu::kernel::Kernel;

@@ -11,7 +11,7 @@ use crate::graph::ir::Operand;
 use crate::graph::node::Metas;
 use crate::tensor::{DType, Meta};
 use crate::{Error, Result};
-use cpu::Geometry;
+use cpu::{ByRows, Geometry};
 use smallvec::smallvec;
 
 /// Operands: those of the convolution. Results: the pooled images; with `places`, where in its window each element stood,
@@ -36,8 +36,7 @@ pub(crate) struct Conv2dPoolGrad {
     pub options: Conv2dOptions,
     pub bias: bool,
     pub input: bool,
-    /// The gradient comes by rows.
-    pub from_rows: bool,
+    pub by_rows: ByRows,
     /// The weight takes its step along.
     pub step: Option<sgd_step::Options>,
 }
@@ -107,7 +106,12 @@ impl Operation for Conv2dPoolGrad {
         (4..inputs.saturating_sub(1)).map(|input| (first + input - 4, input)).collect()
     }
     fn spatial(&self) -> Spatial {
-        let inputs: &[usize] = if self.from_rows { &[2] } else { &[0, 2] };
+        let inputs: &[usize] = match self.by_rows {
+            ByRows { slopes: false, images: false } => &[0, 2],
+            ByRows { slopes: true, images: false } => &[2],
+            ByRows { slopes: false, images: true } => &[0],
+            ByRows { slopes: true, images: true } => &[],
+        };
         match (self.input, self.bias) {
             (false, _) => Spatial::of(inputs, &[]),
             (true, false) => Spatial::of(inputs, &[1]),
@@ -116,6 +120,6 @@ impl Operation for Conv2dPoolGrad {
     }
     fn cpu(&self, inputs: &[Operand], _outputs: &[Operand]) -> Result<Box<dyn Kernel>> {
         let g = geometry(&self.options, &inputs[2].meta, &inputs[3].meta)?;
-        Ok(Box::new(cpu::Backward::new(g, self.bias, self.input, self.from_rows, self.step)))
+        Ok(Box::new(cpu::Backward::new(g, self.bias, self.input, self.by_rows, self.step)))
     }
 }

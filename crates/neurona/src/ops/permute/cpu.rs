@@ -217,6 +217,19 @@ struct Tile<T> {
     width: usize,
 }
 
+/// Planes, `step` elements from one to the next, to pixels of `c` channels: as many as `out` has room for.
+pub(crate) fn interleave<T: Plain>(planes: &[T], step: usize, c: usize, out: &mut [T]) {
+    let pixels = out.len() / c;
+    assert!(out.len() == pixels * c && planes.len() >= (c - 1) * step + pixels, "fewer planes than pixels need");
+    let (x, out) = (planes.as_ptr(), out.as_mut_ptr());
+    let tile = Tile { x, stride: step as isize, out, pitch: c, height: pixels, width: c };
+    vectorized(
+        #[inline(always)]
+        // SAFETY: every plane has so many elements, and there is room for all, by the check above.
+        || unsafe { tile.interleave() },
+    );
+}
+
 /// The side of the square that is turned at a time.
 const SIDE: usize = 16;
 

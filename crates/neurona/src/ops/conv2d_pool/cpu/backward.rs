@@ -8,23 +8,34 @@ use crate::cpu::gemm::task_count;
 use crate::cpu::kernel::{Buf, Io, Kernel, Plain, Strand, Strands, share};
 use crate::cpu::simd::vectorized;
 use crate::cpu::storage::GAP;
+use crate::cpu::stream::{LINE, OWN, prefetch};
 use crate::ops::conv2d::cpu::pad;
+use crate::ops::permute::cpu::interleave;
 use crate::ops::sgd_step::Options;
 use crate::ops::sgd_step::tile::{Along, Gradients};
 use std::ops::Range;
 
-/// Parts of the batch that are summed apart, at most.
-const PARTS: usize = 16;
+/// Parts of the batch that are summed apart, at most, and bytes of their sums; fewer parts where these would be more.
+const PARTS: usize = 64;
+const SUMS: usize = 1 << 20;
+const FEW_PARTS: usize = 16;
 
-/// Inputs: the gradient by the pooled images, `[n, k, h, w]` if `from_rows` and else `[n, h, w, k]`, their places, images
-/// `[n, h, w, c]`, weight.
+/// What comes by rows, and not with channels last.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct ByRows {
+    /// The gradient by the pooled images.
+    pub slopes: bool,
+    pub images: bool,
+}
+
+/// Inputs: the gradient by the pooled images, their places, images, weight.
 /// Outputs: the gradient by weight; if asked by bias; if asked by the images.
 /// With a step, operands and results of [`Along`] follow.
 pub(crate) struct Backward {
     g: Geometry,
     bias: bool,
     input: bool,
-    from_rows: bool,
+    by_rows: ByRows,
     step: Option<Options>,
     /// Where each window's first element looks in a padded image, and how much further each of its elements does.
     pixels: Vec<usize>,
@@ -49,7 +60,7 @@ pub(crate) struct Backward {
 
 impl Backward {
     /// The gradients of a convolution of these sizes.
-    pub fn new(g: Geometry, bias: bool, input: bool, from_rows: bool, step: Option<Options>) -> Self {
+    pub fn new(g: Geometry, bias: bool, input: bool, by_rows: ByRows, step: Option<Options>) -> Self {
         let [down, across] = pooled(&g);
         let line = g.padded_w() * g.c;
         let [lower, right] = [g.stride[0] * line, g.stride[1] * g.c];
@@ -61,11 +72,7 @@ impl Backward {
         let wide = length.next_multiple_of(run_lanes());
         let (taps, of_run) = (g.r * g.s, g.s / of_row);
         let order = |i: usize| i % taps / of_run * wide + i % taps % of_run * g.c + i / taps;
-        // In eights on every machine: how a sum is cut must not depend on whose registers they are.
-        let work = 4 * g.n * down * across * g.k * runs.len() * length.next_multiple_of(8);
-        let tasks = task_count(work);
-        let parts = g.n.min(tasks).min(PARTS);
-        let blocks = tasks.checked_div(parts).unwrap_or(0).min(g.k);
+        let [parts, blocks] = cut(&g);
         let adds = (parts * g.k * runs.len() * wide / 16_384).clamp(1, g.k.max(1));
         let finishes = adds.max(if input { g.n.min(64) } else { 0 });
         let filters = Copies::new(g.k * runs.len() * wide * size_of::<f32>(), finishes);
@@ -74,7 +81,7 @@ impl Backward {
             g,
             bias,
             input,
-            from_rows,
+            by_rows,
             step,
             pixels,
             further: [0, right, lower, lower + right, 0],
@@ -142,7 +149,10 @@ impl Backward {
             for first in (0..down).step_by(rows) {
                 let windows = first * self.across()..(first + rows).min(down) * self.across();
                 let x = self.look(image..image + count, &windows, io);
+                let next = self.next(image + count..images.end, io);
                 for filter in filters.clone() {
+                    let lines = share(next.len() / LINE, filters.len(), filter - filters.start);
+                    prefetch(next[lines.start * LINE..].as_ptr(), lines.len() * LINE);
                     self.add_up(image, count, windows.clone(), filter, x, sums, io);
                 }
             }
@@ -150,10 +160,28 @@ impl Backward {
         }
     }
 
-    /// Where images begin: in scratch, with margins, if they have any.
+    /// The images to ask for while others are looked at: whole ones, of more than cores' own caches hold. They are too short
+    /// for the core to foresee what follows.
+    fn next<'a>(&self, rest: Range<usize>, io: &'a Io<'_>) -> &'a [f32] {
+        let (g, (together, rows)) = (&self.g, self.near());
+        let image = g.h * g.w * g.c;
+        if rest.is_empty() || rows < pooled(g)[0] || g.n * image * size_of::<f32>() <= 4 * OWN {
+            return &[];
+        }
+        // SAFETY: nobody writes an input.
+        let x = unsafe { io.inputs[2].slice::<f32>() };
+        &x[rest.start * image..rest.end.min(rest.start + together) * image]
+    }
+
+    /// Whether images are laid out anew in scratch.
+    fn laid_anew(&self) -> bool {
+        self.g.padded() || self.by_rows.images
+    }
+
+    /// Where images begin: in scratch, if they have margins or come by rows.
     fn look(&self, images: Range<usize>, windows: &Range<usize>, io: &Io<'_>) -> *const f32 {
         let g = &self.g;
-        if !g.padded() {
+        if !self.laid_anew() {
             return io.inputs[2].ptr::<f32>().wrapping_add(images.start * self.image());
         }
         let line = g.padded_w() * g.c;
@@ -166,7 +194,12 @@ impl Backward {
             let at = i * self.image();
             // SAFETY: scratch belongs to this thread.
             let out = unsafe { io.scratch.slice_mut::<f32>(at..at + rows.len() * line) };
-            pad(out, &x[image * g.h * g.w * g.c..], g, rows.clone(), 0..g.c, g.c);
+            let image = &x[image * g.h * g.w * g.c..][..g.h * g.w * g.c];
+            if self.by_rows.images {
+                pad_planes(out, image, g, rows.clone());
+            } else {
+                pad(out, image, g, rows.clone(), 0..g.c, g.c);
+            }
         }
         io.scratch.ptr::<f32>().wrapping_sub(top * line)
     }
@@ -191,7 +224,7 @@ impl Backward {
                 if by_filter { (filter * all + windows.start, 1) } else { (windows.start * g.k + filter, g.k) };
             (image * all * g.k + at, step)
         };
-        let ((slopes, slope_step), (places, place_step)) = (lie(self.from_rows), lie(windows_abreast(g)));
+        let ((slopes, slope_step), (places, place_step)) = (lie(self.by_rows.slopes), lie(windows_abreast(g)));
         let workspace = io.workspace.ptr::<f32>();
         let mut total = workspace.wrapping_add(sums + g.k * self.filter() + filter);
         for &(shape, run, float) in &self.tiles {
@@ -256,8 +289,9 @@ impl Backward {
             // SAFETY: scratch belongs to this thread.
             let sums = unsafe { io.scratch.slice_mut::<f32>(0..floats) };
             sums.fill(0.0);
-            let slopes = self.by_pixel(io.inputs[0].part::<f32>(image * values, values), self.from_rows, floats, io);
-            let behind = floats + if self.from_rows { values } else { 0 };
+            let slopes =
+                self.by_pixel(io.inputs[0].part::<f32>(image * values, values), self.by_rows.slopes, floats, io);
+            let behind = floats + if self.by_rows.slopes { values } else { 0 };
             let places = io.inputs[1].part::<u8>(image * values, values);
             let places = self.by_pixel(places, windows_abreast(g), behind * size_of::<f32>(), io);
             for &(shape, run, float) in &self.tiles {
@@ -352,6 +386,33 @@ impl Backward {
     }
 }
 
+/// Parts of the batch, and of the filters: a task each. How a sum is cut must not depend on whose registers make it.
+fn cut(g: &Geometry) -> [usize; 2] {
+    let filter = g.r * (g.s * g.c).next_multiple_of(8);
+    let tasks = task_count(4 * g.n * pooled(g).iter().product::<usize>() * g.k * filter);
+    let sums = g.k * filter * size_of::<f32>();
+    let most = if PARTS * sums > SUMS { FEW_PARTS } else { PARTS };
+    let parts = g.n.min(tasks).min(most);
+    [parts, tasks.checked_div(parts).unwrap_or(0).min(g.k)]
+}
+
+/// Whether images may come by rows: each is then laid anew by every task that looks at it, which should be one.
+pub(crate) fn lays_anew_once(g: &Geometry) -> bool {
+    cut(g)[1] == 1
+}
+
+/// Rows of an image `[c, h, w]`, counted from the top of its padding, with channels last and margins.
+fn pad_planes(out: &mut [f32], image: &[f32], g: &Geometry, rows: Range<usize>) {
+    let ([top, left], line) = (g.padding, g.padded_w() * g.c);
+    if !g.padded() {
+        return interleave(&image[rows.start * g.w..], g.h * g.w, g.c, out);
+    }
+    out.fill(0.0);
+    for (row, out) in rows.zip(out.chunks_exact_mut(line)).filter(|(row, _)| (top..top + g.h).contains(row)) {
+        interleave(&image[(row - top) * g.w..], g.h * g.w, g.c, &mut out[left * g.c..][..g.w * g.c]);
+    }
+}
+
 /// Cuts runs of so many floats into shapes that there are: the fewest registers at once that hold a run go first, as
 /// gradients and places are read again for each shape.
 fn tiles(runs: usize, wide: usize) -> Vec<(&'static Shape, usize, usize)> {
@@ -397,9 +458,9 @@ impl Kernel for Backward {
     }
 
     fn scratch(&self) -> usize {
-        let looked = if self.g.padded() { self.near().0 * self.image() * size_of::<f32>() } else { 0 };
+        let looked = if self.laid_anew() { self.near().0 * self.image() * size_of::<f32>() } else { 0 };
         let values = self.pixels.len() * self.g.k;
-        let slopes = if self.from_rows { values } else { 0 };
+        let slopes = if self.by_rows.slopes { values } else { 0 };
         let places = if windows_abreast(&self.g) { values } else { 0 };
         let spread = if self.input { (self.image() + self.wide + slopes) * size_of::<f32>() + places } else { 0 };
         looked.max(spread)

@@ -11,6 +11,7 @@ use super::{Geometry, LANES, NEAR, Options, greatest, pooled};
 use crate::cpu::gemm::task_count;
 use crate::cpu::kernel::{Io, Kernel, Prepared, Strand, Strands, share};
 use crate::cpu::simd::vectorized;
+use crate::cpu::stream::{LINE, OWN, prefetch};
 use std::ops::Range;
 
 /// See [`forward`](super::forward).
@@ -279,6 +280,7 @@ impl Kernel for Direct {
         let (dealt, rest) = scratch.split_at_mut(decks);
         let (sums, rest) = rest.split_at_mut(sums);
         let (best, more) = rest.split_at_mut(best);
+        let far = g.n * g.c * g.h * g.w * size_of::<f32>() > 4 * OWN;
         let mut at = all.start;
         while at < all.end {
             let (image, first) = (at / of_image, at % of_image);
@@ -288,7 +290,15 @@ impl Kernel for Direct {
                 #[inline(always)]
                 || self.deal(image, top..top + g.rows_under(2 * count * unit), dealt, x),
             );
+            // Planes are too short for the core to foresee the next image's.
+            let ahead: &[f32] = if far && count == of_image && at + count < all.end {
+                &x[(image + 1) * g.c * g.h * g.w..][..g.c * g.h * g.w]
+            } else {
+                &[]
+            };
             for i in 0..count {
+                let lines = share(ahead.len() / LINE, count, i);
+                prefetch(ahead[lines.start * LINE..].as_ptr(), lines.len() * LINE);
                 match &self.winograd {
                     Some(strips) => strips.convolve(2 * STRIP * i, dealt, self.steps()[1], more, io, sums),
                     None => self.convolve(i, dealt, io, sums),

@@ -50,11 +50,11 @@ fn plain_pool(g: &Geometry, y: &[f64]) -> (Vec<f64>, Vec<u8>) {
 /// Places `[n][pixel][filter]` in the order that the kernels of these sizes have them.
 fn ordered(g: &Geometry, places: &[u8]) -> Vec<u8> {
     let pixels = pooled(g).iter().product::<usize>();
-    if windows_abreast(g) { by_rows(pixels, g.k, places) } else { places.to_vec() }
+    if windows_abreast(g) { in_rows(pixels, g.k, places) } else { places.to_vec() }
 }
 
 /// `[n, size, c]` as `[n, c, size]`.
-fn by_rows<T: Copy>(size: usize, c: usize, x: &[T]) -> Vec<T> {
+fn in_rows<T: Copy>(size: usize, c: usize, x: &[T]) -> Vec<T> {
     (0..x.len()).map(|i| x[(i / (c * size) * size + i % size) * c + i / size % c]).collect()
 }
 
@@ -82,10 +82,10 @@ fn check_forward(g: Geometry, bias: bool, scaled: bool, [from_rows, to_rows]: [b
     );
     let (mut want, want_places) = plain_pool(&g, &y[0]);
     if from_rows {
-        inputs[0] = by_rows(g.h * g.w, g.c, &inputs[0]);
+        inputs[0] = in_rows(g.h * g.w, g.c, &inputs[0]);
     }
     if to_rows {
-        want = by_rows(down * across, g.k, &want);
+        want = in_rows(down * across, g.k, &want);
     }
     // Plain, and in Winograd's way.
     for (places, fast) in [(true, false), (false, false), (true, true), (false, true)] {
@@ -108,7 +108,7 @@ fn check_forward(g: Geometry, bias: bool, scaled: bool, [from_rows, to_rows]: [b
     }
 }
 
-fn check_backward(g: Geometry, bias: bool, input: bool, from_rows: bool) {
+fn check_backward(g: Geometry, bias: bool, input: bool, by_rows: ByRows) {
     let [down, across] = pooled(&g);
     let (windows, pixels) = (g.n * down * across, g.n * g.oh() * g.ow());
     let (x, weight) = (g.n * g.h * g.w * g.c, g.k * g.c * g.r * g.s);
@@ -133,11 +133,14 @@ fn check_backward(g: Geometry, bias: bool, input: bool, from_rows: bool) {
         want.extend(run(&plain, &mut wide(&[dy, filters.clone()]), &[x], false));
     }
     let mut places = ordered(&g, &places);
-    if from_rows {
-        slopes = by_rows(down * across, g.k, &slopes);
+    if by_rows.slopes {
+        slopes = in_rows(down * across, g.k, &slopes);
+    }
+    if by_rows.images {
+        images = in_rows(g.h * g.w, g.c, &images);
     }
     let inputs = [Buf::over(&mut slopes), Buf::over(&mut places), Buf::over(&mut images), Buf::over(&mut filters)];
-    let kernel = Backward::new(g, bias, input, from_rows, None);
+    let kernel = Backward::new(g, bias, input, by_rows, None);
     let mut seen = Vec::new();
     for backwards in [false, true] {
         let mut got: Vec<Vec<f32>> = want.iter().map(|v| vec![f32::NAN; v.len()]).collect();
@@ -171,7 +174,7 @@ fn check_step(g: Geometry, input: bool, options: SgdOptions, step: f64) {
     let mut inputs = vec![Buf::over(&mut slopes), Buf::over(&mut places), Buf::over(&mut images)];
     let outputs: Vec<Buf> = want.iter_mut().map(|v| Buf::over(v)).collect();
     let filters = Buf::over(&mut alone[0]);
-    all(&Backward::new(g, true, input, false, None), &[&inputs[..], &[filters]].concat(), &outputs, false);
+    all(&Backward::new(g, true, input, ByRows::default(), None), &[&inputs[..], &[filters]].concat(), &outputs, false);
     let mut operands: Vec<Buf> = alone.iter_mut().map(|v| Buf::over(v)).collect();
     let updated = operands.clone();
     operands.insert(1, outputs[0]);
@@ -187,7 +190,7 @@ fn check_step(g: Geometry, input: bool, options: SgdOptions, step: f64) {
         inputs.extend(&step);
         inputs.push(Buf::over(&mut numbers));
         outputs.extend(&step);
-        all(&Backward::new(g, true, input, false, Some(options)), &inputs, &outputs, backwards);
+        all(&Backward::new(g, true, input, ByRows::default(), Some(options)), &inputs, &outputs, backwards);
         assert!(got == want && kept == alone, "{g:?} {input} {options:?} {step:?}");
     }
 }
@@ -210,10 +213,10 @@ fn check(g: Geometry) {
             check_forward(g, bias, scaled, rows);
         }
     }
-    for (bias, input, from_rows) in
-        [(false, false, false), (true, true, true), (false, true, false), (true, false, true)]
+    for (bias, input, slopes, images) in
+        [(false, false, false, false), (true, true, true, false), (false, true, false, true), (true, false, true, true)]
     {
-        check_backward(g, bias, input, from_rows);
+        check_backward(g, bias, input, ByRows { slopes, images });
     }
 }
 
