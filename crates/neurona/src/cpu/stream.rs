@@ -1,7 +1,7 @@
 //! Memory that passes by the caches: results that nobody reads soon, and operands that are asked for before they are
 //! needed.
 
-use super::kernel::Plain;
+use super::kernel::{Plain, share};
 #[cfg(target_arch = "x86_64")]
 use super::simd::by_isa;
 #[cfg(target_arch = "x86_64")]
@@ -70,6 +70,15 @@ pub(crate) const LINE: usize = 16;
 #[inline(always)]
 pub(crate) fn prefetch(from: *const f32, floats: usize) {
     ask::<false>(from, floats);
+}
+
+/// Asks for one of some equal parts of `from`, as [`prefetch`] does.
+#[inline(always)]
+pub(crate) fn prefetch_part(from: &[f32], parts: usize, part: usize) {
+    if !from.is_empty() {
+        let lines = share(from.len().div_ceil(LINE), parts, part);
+        prefetch(from.as_ptr().wrapping_add(lines.start * LINE), lines.len() * LINE);
+    }
 }
 
 /// Asks for a few floats to come to the core's first cache.

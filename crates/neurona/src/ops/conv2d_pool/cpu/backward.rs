@@ -8,7 +8,7 @@ use crate::cpu::gemm::task_count;
 use crate::cpu::kernel::{Buf, Io, Kernel, Plain, Strand, Strands, share};
 use crate::cpu::simd::vectorized;
 use crate::cpu::storage::GAP;
-use crate::cpu::stream::{LINE, OWN, prefetch};
+use crate::cpu::stream::{OWN, prefetch_part};
 use crate::ops::conv2d::cpu::pad;
 use crate::ops::permute::cpu::interleave;
 use crate::ops::sgd_step::Options;
@@ -151,8 +151,7 @@ impl Backward {
                 let x = self.look(image..image + count, &windows, io);
                 let next = self.next(image + count..images.end, io);
                 for filter in filters.clone() {
-                    let lines = share(next.len() / LINE, filters.len(), filter - filters.start);
-                    prefetch(next[lines.start * LINE..].as_ptr(), lines.len() * LINE);
+                    prefetch_part(next, filters.len(), filter - filters.start);
                     self.add_up(image, count, windows.clone(), filter, x, sums, io);
                 }
             }

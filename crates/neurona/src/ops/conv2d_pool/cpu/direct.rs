@@ -11,7 +11,7 @@ use super::{Geometry, LANES, NEAR, Options, greatest, pooled};
 use crate::cpu::gemm::task_count;
 use crate::cpu::kernel::{Io, Kernel, Prepared, Strand, Strands, share};
 use crate::cpu::simd::vectorized;
-use crate::cpu::stream::{LINE, OWN, prefetch};
+use crate::cpu::stream::{OWN, prefetch_part};
 use std::ops::Range;
 
 /// See [`forward`](super::forward).
@@ -297,8 +297,7 @@ impl Kernel for Direct {
                 &[]
             };
             for i in 0..count {
-                let lines = share(ahead.len() / LINE, count, i);
-                prefetch(ahead[lines.start * LINE..].as_ptr(), lines.len() * LINE);
+                prefetch_part(ahead, count, i);
                 match &self.winograd {
                     Some(strips) => strips.convolve(2 * STRIP * i, dealt, self.steps()[1], more, io, sums),
                     None => self.convolve(i, dealt, io, sums),
