@@ -192,7 +192,7 @@ impl Graph {
         })
     }
 
-    /// Mostly with relu, which fusion would like to join to the op before: unless somebody else wants the value before
+    /// Mostly with relu or relu6, which fusion would like to join to the op before: unless somebody else wants the value before
     /// it, or a view stands between.
     fn maybe_relu(&mut self, x: Tensor) -> Result<Tensor> {
         if self.choices.one_in(4) {
@@ -206,6 +206,7 @@ impl Graph {
             2 => x.flatten(0, -1)?.relu()?.reshape(x.shape())?,
             3 if x.rank() > 1 => x.flatten(1, -1)?.relu()?,
             4 => x.relu()?.relu()?,
+            5 => x.relu6()?,
             _ => x.relu()?,
         })
     }

@@ -22,6 +22,7 @@ mod updates;
 
 use super::ir::{Ir, IrNode, Kind, Value};
 use crate::Result;
+use crate::cpu::gemm::Activation;
 use crate::ops::{Op, Run, batch_norm::Mask, cast::Cast, matmul::MatMul};
 use crate::tensor::{DType, Device};
 use smallvec::{SmallVec, smallvec};
@@ -83,8 +84,8 @@ fn convert(new: &mut Ir, v: Value, to: DType, node: &IrNode) -> Result<Value> {
     Ok(Value { node: new.add(Op::Cast(Cast { to }), &[v], node.place)?, out: 0 })
 }
 
-/// Convolution, matrix product and batch-norm apply a relu that follows while the result is in registers;
-/// batch-norm's gradient applies the relu's mask while it reads.
+/// Convolution, matrix product and batch-norm apply a relu that follows, on CPU cores a relu6 too, while the result is in
+/// registers; batch-norm's gradient applies its mask while it reads.
 fn fuse_relu(ir: Ir, device: Device) -> Result<Ir> {
     let uses = ir.uses();
     let kept: HashSet<Value> = ir.kept().collect();
@@ -100,19 +101,31 @@ fn fuse_relu(ir: Ir, device: Device) -> Result<Ir> {
         }
     };
     let mut joins = HashSet::new();
-    let mut with_relu = HashMap::new();
+    let mut with_activation = HashMap::new();
+    let cores = device == Device::Cpu;
     for (index, node) in ir.nodes.iter().enumerate() {
         match &node.kind {
-            Kind::Op(Op::Relu(_)) => {
-                if let Some((source, fused)) = producer(node.inputs[0]).and_then(|(n, op)| Some((n, op.with_relu()?))) {
-                    with_relu.insert(source, fused);
+            Kind::Op(op @ (Op::Relu(_) | Op::Relu6(_))) => {
+                let activation = match op {
+                    Op::Relu(_) => Activation::Relu,
+                    _ if cores => Activation::Relu6,
+                    _ => continue,
+                };
+                let fused = |(node, op): (usize, &Op)| Some((node, op.with_activation(activation)?));
+                if let Some((source, fused)) = producer(node.inputs[0]).and_then(fused) {
+                    with_activation.insert(source, fused);
                     joins.insert(index);
                 }
             }
             // Not through a view: the mask must have the shape of what it masks.
             Kind::Op(Op::BatchNormTrainGrad(_)) => {
                 let dy = node.inputs[0];
-                if once(&dy) && matches!(ir.nodes[dy.node].kind, Kind::Op(Op::ReluGrad(_))) {
+                let masked = match &ir.nodes[dy.node].kind {
+                    Kind::Op(Op::ReluGrad(_)) => true,
+                    Kind::Op(Op::Relu6Grad(_)) => cores,
+                    _ => false,
+                };
+                if masked && once(&dy) {
                     joins.insert(index);
                 }
             }
@@ -120,7 +133,7 @@ fn fuse_relu(ir: Ir, device: Device) -> Result<Ir> {
         }
     }
     ir.rewrite(|new, index, mut node| {
-        if let Some(fused) = with_relu.remove(&index) {
+        if let Some(fused) = with_activation.remove(&index) {
             node.kind = Kind::Op(fused);
         }
         if !joins.contains(&index) {
@@ -136,17 +149,16 @@ fn fuse_relu(ir: Ir, device: Device) -> Result<Ir> {
                 let bias = match &new.nodes[y.node].kind {
                     Kind::Op(Op::BatchNormTrain(forward)) => {
                         let same = new.nodes[y.node].inputs[0] == node.inputs[1] && y.out == 0;
-                        (device != Device::Cpu
-                            && forward.affine
-                            && op.affine
-                            && !forward.added
-                            && same
-                            && exact(node.inputs[2]))
-                        .then(|| new.nodes[y.node].inputs[2])
+                        (!cores && forward.affine && op.affine && !forward.added && same && exact(node.inputs[2]))
+                            .then(|| new.nodes[y.node].inputs[2])
                     }
                     _ => None,
                 };
-                op.relu = if bias.is_some() { Mask::Bias } else { Mask::Output };
+                op.relu = match new.nodes[source.node].kind {
+                    Kind::Op(Op::Relu6Grad(_)) => Mask::Limited,
+                    _ if bias.is_some() => Mask::Bias,
+                    _ => Mask::Output,
+                };
                 node.inputs[0] = mask[0];
                 node.inputs.push(bias.unwrap_or(y));
                 Ok(new.take(node))

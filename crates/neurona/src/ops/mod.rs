@@ -4,6 +4,7 @@
 //! (the shape rule, the gradient rule, how it runs on each device), the user's method on
 //! [`Tensor`] with a doc example, and its tests; then add one line to the table below.
 
+use crate::cpu::gemm::Activation;
 use crate::cpu::kernel::Kernel;
 use crate::cuda::{Gpu, GpuKernel};
 use crate::graph::ir::Operand;
@@ -68,8 +69,9 @@ pub(crate) trait Operation: Debug {
         false
     }
 
-    /// The same op with relu applied to its first result, where a kernel can do both at once.
-    fn with_relu(&self) -> Option<Op> {
+    /// The same op with an activation applied to its first result, where a kernel can do both at once. Kernels for GPUs know
+    /// relu alone.
+    fn with_activation(&self, _activation: Activation) -> Option<Op> {
         None
     }
 }

@@ -3,6 +3,7 @@
 #[cfg(target_arch = "x86_64")]
 use super::vector::{Avx2, Avx512, Narrow};
 use super::vector::{Lanes, Vector};
+use super::within;
 use crate::cpu::kernel::share;
 use crate::cpu::simd::by_isa;
 use crate::cpu::stream::{LINE, near, prefetch};
@@ -29,7 +30,8 @@ pub(crate) struct Tile {
     /// Valid columns of this tile.
     pub columns: usize,
     pub start: Start,
-    pub relu: bool,
+    /// Values beyond these become the nearest of them.
+    pub limits: Option<[f32; 2]>,
     /// Whether the result lies in memory, in no cache.
     pub far: bool,
     pub ahead: Ahead,
@@ -166,10 +168,11 @@ unsafe fn tile<V: Vector, const M: usize, const N: usize, const PART: bool>(t: &
         for row in asked..t.ahead.rows {
             t.ahead.ask(row, N * V::LANES);
         }
-        if t.relu {
+        if let Some([least, most]) = t.limits {
+            let (least, most) = (V::splat(least), V::splat(most));
             for row in &mut sum {
                 for v in row {
-                    *v = V::splat(0.0).max(*v);
+                    *v = most.min(least.max(*v));
                 }
             }
         }
@@ -230,7 +233,7 @@ unsafe fn column<V: Vector, const M: usize>(t: &Tile) {
         for first in (0..M).step_by(4) {
             let sums = V::sums(std::array::from_fn(|i| sum[(first + i).min(M - 1)]));
             for (i, sum) in (first..M).zip(sums) {
-                *rows[i] = finish([start[i] + sum], t.relu)[0];
+                *rows[i] = finish([start[i] + sum], t.limits)[0];
             }
         }
     }
@@ -249,13 +252,16 @@ pub(crate) struct Dot {
     pub columns: usize,
     /// One value a column, or null.
     pub bias: *const f32,
-    pub relu: bool,
+    pub limits: Option<[f32; 2]>,
 }
 
-/// Negative values become zero when asked; written so that a NaN stays one.
+/// Sums between limits, if there are any.
 #[inline(always)]
-fn finish<const N: usize>(sums: [f32; N], relu: bool) -> [f32; N] {
-    if relu { sums.map(|s| if s < 0.0 { 0.0 } else { s }) } else { sums }
+fn finish<const N: usize>(sums: [f32; N], limits: Option<[f32; 2]>) -> [f32; N] {
+    match limits {
+        Some(limits) => sums.map(|sum| within(sum, limits)),
+        None => sums,
+    }
 }
 
 /// A compiled [`Dot`] of a fixed number of rows.
@@ -302,14 +308,14 @@ unsafe fn dot<V: Vector, const M: usize>(d: &Dot) {
                         let bias = d.bias.add(column).cast::<[f32; N]>().read_unaligned();
                         sums = std::array::from_fn(|j| sums[j] + bias[j]);
                     }
-                    d.c.add(i * d.c_row + column).cast::<[f32; N]>().write_unaligned(finish(sums, d.relu));
+                    d.c.add(i * d.c_row + column).cast::<[f32; N]>().write_unaligned(finish(sums, d.limits));
                 }
             } else {
                 for (i, row) in sum.iter().enumerate() {
                     let sums = V::sums(*row);
                     let bias = |j: usize| if d.bias.is_null() { 0.0 } else { *d.bias.add(column + j) };
                     for (j, &s) in sums.iter().enumerate().take(count) {
-                        *d.c.add(i * d.c_row + column + j) = finish([s + bias(j)], d.relu)[0];
+                        *d.c.add(i * d.c_row + column + j) = finish([s + bias(j)], d.limits)[0];
                     }
                 }
             }

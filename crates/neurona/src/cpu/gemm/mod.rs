@@ -22,6 +22,7 @@ pub use reference::MatMulReference;
 use crate::cpu::kernel::{Io, Kernel, Prepared, share};
 use crate::cpu::simd::vectorized;
 use crate::cpu::tasks::pieces;
+use crate::{Error, Result};
 use micro::{Ahead, Dot, Start, Tile, dots};
 use num_traits::Float;
 use packing::Packing;
@@ -36,13 +37,52 @@ pub enum Activation {
     None,
     /// Negative values become zero.
     Relu,
+    /// And those above 6 become 6.
+    Relu6,
 }
 
 impl Activation {
     /// Its value at `x`; a NaN stays one.
     pub fn apply<T: Float>(self, x: T) -> T {
-        if self == Activation::Relu && x < T::zero() { T::zero() } else { x }
+        match self.limits() {
+            Some(limits) => within(x, limits.map(|limit| T::from(limit).unwrap_or(x))),
+            None => x,
+        }
     }
+
+    /// The least and the greatest value that there is behind it, if it changes any.
+    pub(crate) fn limits(self) -> Option<[f32; 2]> {
+        match self {
+            Activation::None => None,
+            Activation::Relu => Some([0.0, f32::INFINITY]),
+            Activation::Relu6 => Some([0.0, 6.0]),
+        }
+    }
+
+    /// Whether it is relu, for kernels on GPUs, which know no other.
+    pub(crate) fn is_relu(self, op: &'static str) -> Result<bool> {
+        match self {
+            Activation::None => Ok(false),
+            Activation::Relu => Ok(true),
+            Activation::Relu6 => Err(Error::op(op, "has no relu6 of its own on GPUs")),
+        }
+    }
+
+    /// What names of steps end with.
+    pub(crate) fn suffix(self) -> &'static str {
+        match self {
+            Activation::None => "",
+            Activation::Relu => "·relu",
+            Activation::Relu6 => "·relu6",
+        }
+    }
+}
+
+/// The nearest value between two limits; a NaN stays one.
+#[inline(always)]
+pub(crate) fn within<T: Float>(x: T, [least, most]: [T; 2]) -> T {
+    let x = if x < least { least } else { x };
+    if x > most { most } else { x }
 }
 
 /// Where the elements of a (batch of) matrices lie, in elements.
@@ -298,7 +338,7 @@ impl MatMul {
             c_rows: std::ptr::null(),
             columns: 0,
             start,
-            relu: steps.end == self.k && self.activation == Activation::Relu,
+            limits: self.activation.limits().filter(|_| steps.end == self.k),
             far: false,
             ahead: Ahead::NOTHING,
         };
@@ -336,7 +376,7 @@ impl MatMul {
                     c_row: self.n,
                     columns: columns.len(),
                     bias,
-                    relu: self.activation == Activation::Relu,
+                    limits: self.activation.limits(),
                 };
                 // SAFETY: as for tiles; the kernel is of the instruction set in use.
                 unsafe { dots[rows.len() - 1].1(&dot) };

@@ -64,7 +64,11 @@ fn check(batch: usize, m: usize, n: usize, k: usize, way: usize, shared: bool) {
     let a = layout(m, k, way & 1 != 0, m * k);
     let b = layout(k, n, way & 2 != 0, if shared { 0 } else { k * n });
     let bias = way & 4 != 0;
-    let activation = if way & 8 != 0 { Activation::Relu } else { Activation::None };
+    let activation = match way & 8 != 0 {
+        true if n.is_multiple_of(2) => Activation::Relu,
+        true => Activation::Relu6,
+        false => Activation::None,
+    };
     let b_size = if shared { k * n } else { batch * k * n };
     let mut inputs = vec![noise(batch * m * k, 1), noise(b_size, 2)];
     if bias {

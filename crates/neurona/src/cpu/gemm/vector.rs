@@ -31,6 +31,8 @@ pub(crate) trait Vector: Copy {
     unsafe fn mul_add(self, x: Self, sum: Self) -> Self;
     /// Lane-wise maximum; `x` where either is not a number.
     unsafe fn max(self, x: Self) -> Self;
+    /// Lane-wise minimum; `x` where either is not a number.
+    unsafe fn min(self, x: Self) -> Self;
     /// Lane-wise maximum; not a number where either is none.
     unsafe fn greatest(self, x: Self) -> Self;
     /// Lane `i` is the lane that the `i`-th number at `lanes` names; all are below [`Self::LANES`].
@@ -99,6 +101,10 @@ impl Vector for Lanes {
     #[inline(always)]
     unsafe fn max(self, x: Self) -> Self {
         Lanes(std::array::from_fn(|i| if self.0[i] > x.0[i] { self.0[i] } else { x.0[i] }))
+    }
+    #[inline(always)]
+    unsafe fn min(self, x: Self) -> Self {
+        Lanes(std::array::from_fn(|i| if self.0[i] < x.0[i] { self.0[i] } else { x.0[i] }))
     }
     #[inline(always)]
     unsafe fn greatest(self, x: Self) -> Self {
@@ -190,7 +196,7 @@ mod x86 {
     macro_rules! common {
         (
             $lanes:literal, $splat:ident, $load:ident, $store:ident, $stream:ident,
-            $add:ident, $sub:ident, $mul:ident, $fma:ident, $max:ident
+            $add:ident, $sub:ident, $mul:ident, $fma:ident, $max:ident, $min:ident
         ) => {
             const LANES: usize = $lanes;
 
@@ -239,6 +245,11 @@ mod x86 {
                 // SAFETY: as above.
                 Self(unsafe { $max(self.0, x.0) })
             }
+            #[inline(always)]
+            unsafe fn min(self, x: Self) -> Self {
+                // SAFETY: as above.
+                Self(unsafe { $min(self.0, x.0) })
+            }
         };
     }
 
@@ -253,7 +264,8 @@ mod x86 {
             _mm256_sub_ps,
             _mm256_mul_ps,
             _mm256_fmadd_ps,
-            _mm256_max_ps
+            _mm256_max_ps,
+            _mm256_min_ps
         );
 
         #[inline(always)]
@@ -307,7 +319,8 @@ mod x86 {
             _mm256_sub_ps,
             _mm256_mul_ps,
             _mm256_fmadd_ps,
-            _mm256_max_ps
+            _mm256_max_ps,
+            _mm256_min_ps
         );
 
         #[inline(always)]
@@ -354,7 +367,8 @@ mod x86 {
             _mm512_sub_ps,
             _mm512_mul_ps,
             _mm512_fmadd_ps,
-            _mm512_max_ps
+            _mm512_max_ps,
+            _mm512_min_ps
         );
 
         #[inline(always)]

@@ -3,6 +3,7 @@
 
 use super::prune;
 use crate::Result;
+use crate::cpu::gemm::Activation;
 use crate::graph::ir::{Ir, Kind, Value};
 use crate::ops::Op;
 use crate::ops::batch_norm::BatchNormTrain;
@@ -19,7 +20,7 @@ pub(super) fn join(mut ir: Ir) -> Result<Ir> {
         let (norm, other) = if a.node > b.node { (a, b) } else { (b, a) };
         let alone = norm.out == 0 && uses.get(&norm) == Some(&1) && !kept.contains(&norm);
         let Kind::Op(Op::BatchNormTrain(op)) = &ir.nodes[norm.node].kind else { continue };
-        if !alone || op.added || op.relu || ir.meta(norm) != ir.meta(other) {
+        if !alone || op.added || op.activation != Activation::None || ir.meta(norm) != ir.meta(other) {
             continue;
         }
         let joined = BatchNormTrain { added: true, ..op.clone() };

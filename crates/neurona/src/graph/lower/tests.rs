@@ -190,7 +190,7 @@ fn the_gradient_of_a_loss_has_16_bits_for_products() -> Result<()> {
 
 fn normalisation() -> BatchNormTrain {
     let (affine, track, cumulative) = (false, false, true);
-    BatchNormTrain { eps: 0, affine, track, cumulative, added: false, measured: false, relu: false }
+    BatchNormTrain { eps: 0, affine, track, cumulative, added: false, measured: false, activation: Activation::None }
 }
 
 /// Two normalised images, the second of them later.

@@ -1,13 +1,13 @@
 //! Batch normalisation on GPUs.
 
 use super::{BatchNormEval, BatchNormEvalGrad, BatchNormFold, BatchNormTrain, BatchNormTrainGrad, Mask, check};
-use crate::Result;
 use crate::cuda::cut::{Columns, Module, aligned};
 use crate::cuda::kernel::Argument::{self, F64, I32, I64, Input, Null, Output, Workspace};
 use crate::cuda::kernel::{Grid, Kernel, Launch, Launches, Slot};
 use crate::cuda::{Gpu, Source};
 use crate::graph::ir::Operand;
 use crate::tensor::DType;
+use crate::{Error, Result};
 
 static FORWARD: Source = Source::embedded("batch_norm.cu", include_str!("batch_norm.cu"));
 static GRADIENT: Source = Source::embedded("batch_norm_gradient.cu", include_str!("batch_norm_gradient.cu"));
@@ -141,7 +141,7 @@ pub(super) fn train(
     let mut arguments = vec![Input(0), some(op.added, op.other()), Output(0)];
     arguments.extend(moments);
     arguments.extend([channels(op), I64(m.rows), I64(m.c), I64(m.run()), F64(f64::from_bits(op.eps))]);
-    arguments.push(I32(op.relu.into()));
+    arguments.push(I32(op.activation.is_relu("batch_norm")?.into()));
     launches.push(module.launch("batch_norm_normalise", m.cut.grid(), arguments)?);
     Ok(Box::new(Launches { launches, workspace: m.workspace(), flops: (8 * m.rows * m.c) as u64 }))
 }
@@ -152,6 +152,7 @@ pub(super) fn train_gradient(op: &BatchNormTrainGrad, inputs: &[Operand], gpu: &
         Mask::None => 0,
         Mask::Output => 1,
         Mask::Bias => 2,
+        Mask::Limited => return Err(Error::op("batch_norm", "has no relu6 of its own on GPUs")),
     };
     let module = m.gradient(gpu, &inputs[1], inputs[2].meta.dtype).with("MASK", mask);
     let last = if op.affine { 5 } else { 4 };
@@ -177,7 +178,13 @@ pub(super) fn eval(op: &BatchNormEval, inputs: &[Operand], gpu: &Gpu) -> Result<
     let m = Matrix::new(gpu, &inputs[0])?;
     let module = m.forward(gpu, &inputs[0], inputs[1].meta.dtype);
     let mut arguments = vec![Input(0), Output(0), Input(1), Input(2), some(op.affine, 3), some(op.affine, 4)];
-    arguments.extend([I64(m.rows), I64(m.c), I64(m.run()), F64(f64::from_bits(op.eps)), I32(op.relu.into())]);
+    arguments.extend([
+        I64(m.rows),
+        I64(m.c),
+        I64(m.run()),
+        F64(f64::from_bits(op.eps)),
+        I32(op.activation.is_relu("batch_norm")?.into()),
+    ]);
     let launches = vec![module.launch("batch_norm_eval", m.cut.grid(), arguments)?];
     Ok(Box::new(Launches { launches, workspace: 0, flops: (3 * m.rows * m.c) as u64 }))
 }

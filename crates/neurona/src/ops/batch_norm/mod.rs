@@ -7,6 +7,7 @@ mod fold;
 pub(crate) use fold::BatchNormFold;
 
 use super::{At, Op, Operation, Spatial, one};
+use crate::cpu::gemm::Activation;
 use crate::cpu::kernel::Kernel;
 use crate::cuda::{Gpu, GpuKernel};
 use crate::graph::ir::Operand;
@@ -31,7 +32,7 @@ pub(crate) struct BatchNormTrain {
     /// Set by the lowering pass, for CPU cores: the convolution that gives x has measured it.
     pub measured: bool,
     /// Set by the lowering pass.
-    pub relu: bool,
+    pub activation: Activation,
 }
 
 impl BatchNormTrain {
@@ -52,8 +53,8 @@ impl BatchNormTrain {
 
     /// For the kernel of CPU cores.
     pub fn training(&self) -> cpu::Training {
-        let BatchNormTrain { eps, affine, track, cumulative, relu, .. } = *self;
-        cpu::Training { eps: f64::from_bits(eps), relu, affine, track, cumulative }
+        let BatchNormTrain { eps, affine, track, cumulative, activation, .. } = *self;
+        cpu::Training { eps: f64::from_bits(eps), activation, affine, track, cumulative }
     }
 }
 
@@ -73,6 +74,8 @@ pub(crate) enum Mask {
     None,
     /// From its result.
     Output,
+    /// From the result of a relu6. For CPU cores.
+    Limited,
     /// From x, normalised again: the operand is the bias. For GPUs, where reading the result costs more than that.
     Bias,
 }
@@ -83,7 +86,7 @@ pub(crate) struct BatchNormEval {
     pub eps: u64,
     pub affine: bool,
     /// Set by the lowering pass.
-    pub relu: bool,
+    pub activation: Activation,
 }
 
 /// Operands: dy, x, running mean, running variance; if affine weight. Results: dx; if affine dweight, dbias.
@@ -129,8 +132,7 @@ impl Operation for BatchNormTrain {
         "batch_norm"
     }
     fn describe(&self) -> String {
-        let (added, relu) = (if self.added { "·add" } else { "" }, if self.relu { "·relu" } else { "" });
-        format!("batch_norm{added}{relu}")
+        format!("batch_norm{}{}", if self.added { "·add" } else { "" }, self.activation.suffix())
     }
     fn outputs(&self, inputs: &[&Meta]) -> Result<Metas> {
         let x = inputs[0];
@@ -180,8 +182,8 @@ impl Operation for BatchNormTrain {
     fn cuda(&self, inputs: &[Operand], outputs: &[Operand], gpu: &Gpu) -> Result<GpuKernel> {
         cuda::train(self, inputs, outputs, gpu)
     }
-    fn with_relu(&self) -> Option<Op> {
-        Some(BatchNormTrain { relu: true, ..self.clone() }.into())
+    fn with_activation(&self, activation: Activation) -> Option<Op> {
+        Some(BatchNormTrain { activation, ..self.clone() }.into())
     }
 }
 
@@ -190,7 +192,12 @@ impl Operation for BatchNormTrainGrad {
         "batch_norm_grad"
     }
     fn describe(&self) -> String {
-        format!("batch_norm_grad{}", if self.relu == Mask::None { "" } else { "·relu" })
+        let mask = match self.relu {
+            Mask::None => "",
+            Mask::Limited => "·relu6",
+            Mask::Output | Mask::Bias => "·relu",
+        };
+        format!("batch_norm_grad{mask}")
     }
     fn outputs(&self, inputs: &[&Meta]) -> Result<Metas> {
         let mut metas: Metas = smallvec![inputs[1].clone()];
@@ -205,9 +212,12 @@ impl Operation for BatchNormTrainGrad {
     }
     fn cpu(&self, inputs: &[Operand], _outputs: &[Operand]) -> Result<Box<dyn Kernel>> {
         let (rows, c) = check(&inputs[1].meta, &[])?;
-        Ok(
-            float_kernel!(inputs[1].meta.dtype, T => cpu::TrainBackward::<T>::new(rows, c, self.affine, self.relu == Mask::Output)),
-        )
+        let behind = match self.relu {
+            Mask::Output => Activation::Relu,
+            Mask::Limited => Activation::Relu6,
+            Mask::None | Mask::Bias => Activation::None,
+        };
+        Ok(float_kernel!(inputs[1].meta.dtype, T => cpu::TrainBackward::<T>::new(rows, c, self.affine, behind)))
     }
     fn cuda(&self, inputs: &[Operand], _outputs: &[Operand], gpu: &Gpu) -> Result<GpuKernel> {
         cuda::train_gradient(self, inputs, gpu)
@@ -219,7 +229,7 @@ impl Operation for BatchNormEval {
         "batch_norm_eval"
     }
     fn describe(&self) -> String {
-        format!("batch_norm_eval{}", if self.relu { "·relu" } else { "" })
+        format!("batch_norm_eval{}", self.activation.suffix())
     }
     fn outputs(&self, inputs: &[&Meta]) -> Result<Metas> {
         let names = ["running_mean", "running_var", "weight", "bias"];
@@ -243,13 +253,15 @@ impl Operation for BatchNormEval {
     fn cpu(&self, inputs: &[Operand], _outputs: &[Operand]) -> Result<Box<dyn Kernel>> {
         let (rows, c) = check(&inputs[0].meta, &[])?;
         let eps = f64::from_bits(self.eps);
-        Ok(float_kernel!(inputs[0].meta.dtype, T => cpu::EvalForward::<T>::new(rows, c, eps, self.relu, self.affine)))
+        Ok(
+            float_kernel!(inputs[0].meta.dtype, T => cpu::EvalForward::<T>::new(rows, c, eps, self.activation, self.affine)),
+        )
     }
     fn cuda(&self, inputs: &[Operand], _outputs: &[Operand], gpu: &Gpu) -> Result<GpuKernel> {
         cuda::eval(self, inputs, gpu)
     }
-    fn with_relu(&self) -> Option<Op> {
-        Some(BatchNormEval { relu: true, ..self.clone() }.into())
+    fn with_activation(&self, activation: Activation) -> Option<Op> {
+        Some(BatchNormEval { activation, ..self.clone() }.into())
     }
 }
 
@@ -328,7 +340,7 @@ impl Tensor {
             cumulative: momentum.is_none(),
             added: false,
             measured: false,
-            relu: false,
+            activation: Activation::None,
         };
         let results = Tensor::apply_all(op, &operands)?;
         let stats = running.map(|_| [results[3].clone(), results[4].clone(), results[5].clone()]);
@@ -349,6 +361,9 @@ impl Tensor {
         }
         let mut operands: SmallVec<[&Tensor; 5]> = smallvec![self, mean, var];
         operands.extend(affine.iter().flat_map(|(w, b)| [*w, *b]));
-        Tensor::apply(BatchNormEval { eps: eps.to_bits(), affine: affine.is_some(), relu: false }, &operands)
+        Tensor::apply(
+            BatchNormEval { eps: eps.to_bits(), affine: affine.is_some(), activation: Activation::None },
+            &operands,
+        )
     }
 }

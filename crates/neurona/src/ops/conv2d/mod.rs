@@ -124,8 +124,7 @@ impl Operation for Conv2d {
     }
     fn describe(&self) -> String {
         let norm = if self.scaled { "·batch_norm" } else { "" };
-        let relu = if self.activation == Activation::Relu { "·relu" } else { "" };
-        format!("conv2d{norm}{relu}{}", if self.statistics { "·statistics" } else { "" })
+        format!("conv2d{norm}{}{}", self.activation.suffix(), if self.statistics { "·statistics" } else { "" })
     }
     fn outputs(&self, inputs: &[&Meta]) -> Result<Metas> {
         let (x, w) = (inputs[0], inputs[1]);
@@ -183,12 +182,12 @@ impl Operation for Conv2d {
         let epilogue = cuda::Epilogue {
             bias: inputs.get(2).map(|bias| (2, bias.meta.dtype)),
             scale: self.scaled.then(|| (3, inputs[3].meta.dtype)),
-            relu: self.activation == Activation::Relu,
+            relu: self.activation.is_relu("conv2d")?,
         };
         cuda::forward(&g, inputs, outputs, &epilogue, gpu)
     }
-    fn with_relu(&self) -> Option<Op> {
-        Some(Conv2d { activation: Activation::Relu, ..self.clone() }.into())
+    fn with_activation(&self, activation: Activation) -> Option<Op> {
+        Some(Conv2d { activation, ..self.clone() }.into())
     }
 }
 

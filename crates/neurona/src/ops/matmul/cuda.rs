@@ -1,7 +1,6 @@
 //! Matrix products on GPUs.
 
 use super::{MatMul, Sizes};
-use crate::cpu::gemm::Activation;
 use crate::cuda::choice::Candidate;
 use crate::cuda::kernel::{Argument, Grid, Launch, Launches};
 use crate::cuda::product::{Cut, Products, Units};
@@ -109,7 +108,7 @@ fn matmul(op: &MatMul, s: &Sizes, inputs: &[Operand], result: DType, units: Unit
         ("PIECE_B", tile.piece(rows[1]).to_string()),
     ]);
     let step = |shape: &[usize], size: usize| if shape.len() == 3 && shape[0] > 1 { size as i64 } else { 0 };
-    let relu = i32::from(op.activation == Activation::Relu);
+    let relu = i32::from(op.activation.is_relu("matmul")?);
     let steps = [step(&a.shape, s.m * s.k), step(&b.shape, s.k * s.n)];
     let sizes = sizes([m, n, k, part as i32], steps, [batch, relu]);
 

@@ -2,7 +2,6 @@
 
 use super::{MatMul, Sizes};
 use crate::Result;
-use crate::cpu::gemm::Activation;
 use crate::cuda::choice::Candidate;
 use crate::cuda::cut::{Module, aligned};
 use crate::cuda::hopper::{Tile, slices};
@@ -50,7 +49,7 @@ pub(super) fn candidates(
         dtype: inputs[0].meta.dtype,
         result: output.meta.dtype,
         bias: op.bias(inputs).map(|bias| bias.meta.dtype),
-        relu: op.activation == Activation::Relu,
+        relu: op.activation.is_relu("matmul")?,
         masked: op.masked,
     };
     let Product { m, n, k, dtype, result, .. } = product;

@@ -80,12 +80,8 @@ impl Operation for MatMul {
     }
     fn describe(&self) -> String {
         let t = |t: bool| if t { "ᵀ" } else { "" };
-        let relu = match self.activation {
-            Activation::Relu => "·relu",
-            Activation::None if self.masked => "·relu_grad",
-            Activation::None => "",
-        };
-        format!("matmul a{}b{}{relu}", t(self.transpose_a), t(self.transpose_b))
+        let after = if self.masked { "·relu_grad" } else { self.activation.suffix() };
+        format!("matmul a{}b{}{after}", t(self.transpose_a), t(self.transpose_b))
     }
     fn outputs(&self, inputs: &[&Meta]) -> Result<Metas> {
         let (a, b) = (inputs[0], inputs[1]);
@@ -162,8 +158,8 @@ impl Operation for MatMul {
         let problem = format!("{self:?} {sizes:?} {} {}", inputs[0].meta.dtype, outputs[0].meta.dtype);
         choose(&problem, inputs, outputs, candidates, vendor, gpu)
     }
-    fn with_relu(&self) -> Option<Op> {
-        (!self.masked).then(|| MatMul { activation: Activation::Relu, ..self.clone() }.into())
+    fn with_activation(&self, activation: Activation) -> Option<Op> {
+        (!self.masked).then(|| MatMul { activation, ..self.clone() }.into())
     }
 }
 

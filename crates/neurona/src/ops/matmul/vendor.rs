@@ -2,7 +2,6 @@
 
 use super::{MatMul, Sizes};
 use crate::Result;
-use crate::cpu::gemm::Activation;
 use crate::cuda::Gpu;
 use crate::cuda::choice::{Candidate, Kernels, kernels};
 use crate::cuda::kernel::{Argument, Slot};
@@ -49,12 +48,10 @@ pub(super) fn candidates(
     }
     // Its own relu turns NaN into 0, and a network that has gone astray would look well.
     let elements = s.batch * s.m * s.n;
-    let after = match op.activation {
-        Activation::Relu => vec![pack::relu(elements, (Argument::Output(0), out), gpu)?],
-        Activation::None if op.masked => {
-            vec![pack::mask(elements, Argument::Input(2), (Argument::Output(0), out), gpu)?]
-        }
-        Activation::None => Vec::new(),
+    let after = match op.activation.is_relu("matmul")? {
+        true => vec![pack::relu(elements, (Argument::Output(0), out), gpu)?],
+        false if op.masked => vec![pack::mask(elements, Argument::Input(2), (Argument::Output(0), out), gpu)?],
+        false => Vec::new(),
     };
     let operands = Operands { x: Slot::Input(0), w: Slot::Input(1), y: Slot::Output(0), bias };
     let flops = 2 * (elements * s.k) as u64;

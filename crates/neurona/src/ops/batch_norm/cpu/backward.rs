@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use super::{Matrix, inverse, repeat, scratch};
 use crate::cpu::columns::{span, two_sums, widen};
+use crate::cpu::gemm::Activation;
 use crate::cpu::kernel::{Buf, Io, Kernel, share};
 use crate::cpu::math::Real;
 use crate::cpu::simd::vectorized;
@@ -20,29 +21,31 @@ fn gradient_sums<T: Real>(m: &Matrix, io: &Io<'_>, task: usize, means: &[T], dy:
     m.put(io, task, first, second);
 }
 
-/// ReLU's gradient, into the place of dx, from where both sweeps then take it: y is read once.
+/// The activation's gradient, into the place of dx, from where both sweeps then take it: y is read once.
 #[inline(always)]
-fn mask<T: Real>(dx: &mut [T], dy: &[T], y: &[T]) {
+pub(super) fn mask<T: Real>(dx: &mut [T], dy: &[T], y: &[T], most: Option<T>) {
+    // As large as what is no number is none: relu has no greatest value, and lets infinity through.
+    let most = most.unwrap_or(T::nan());
     for ((dx, &dy), &y) in dx.iter_mut().zip(dy).zip(y) {
-        *dx = if y <= T::zero() { T::zero() } else { dy };
+        *dx = if (y <= T::zero()) | (y >= most) { T::zero() } else { dy };
     }
 }
 
 /// The gradient of [`TrainForward`].
 ///
-/// Inputs: dy, x, mean, inverse deviation; if affine: weight; if relu: y.
+/// Inputs: dy, x, mean, inverse deviation; if affine: weight; with an activation: y.
 /// Outputs: dx; if affine: dweight, dbias.
 pub struct TrainBackward<T> {
     pub(crate) m: Matrix,
     affine: bool,
-    relu: bool,
+    activation: Activation,
     element: PhantomData<T>,
 }
 
 impl<T: Real> TrainBackward<T> {
     /// The gradient of the normalisation of the same shape and settings.
-    pub fn new(rows: usize, c: usize, affine: bool, relu: bool) -> Self {
-        TrainBackward { m: Matrix { rows, c }, affine, relu, element: PhantomData }
+    pub fn new(rows: usize, c: usize, affine: bool, activation: Activation) -> Self {
+        TrainBackward { m: Matrix { rows, c }, affine, activation, element: PhantomData }
     }
 
     /// Where the workspace holds the per-channel factors of the last sweep.
@@ -81,10 +84,11 @@ impl<T: Real> TrainBackward<T> {
     fn measure(&self, task: usize, io: &Io<'_>, dy: &[T], x: &[T], dx: &mut [T]) {
         // SAFETY: nobody writes the inputs.
         let means = unsafe { io.inputs[2].slice::<T>() };
-        let dy = if self.relu {
+        let dy = if let Some([_, most]) = self.activation.limits() {
             let y = io.inputs[if self.affine { 5 } else { 4 }];
+            let most = most.is_finite().then(|| T::of(most.into()));
             // SAFETY: as above.
-            mask(dx, dy, unsafe { &y.slice::<T>()[self.m.elements(task)] });
+            mask(dx, dy, unsafe { &y.slice::<T>()[self.m.elements(task)] }, most);
             dx
         } else {
             dy
@@ -110,7 +114,7 @@ impl<T: Real> TrainBackward<T> {
             let (dy, x) = (&dy[k * w..][..n], &x[k * w..][..n]);
             let [mean, average, slope, scale] = [&*mean, &*average, &*slope, &*scale].map(|v| &v[..n]);
             let place = |dy: T, j: usize| (dy - average[j] - (x[j] - mean[j]) * slope[j]) * scale[j];
-            if self.relu {
+            if self.activation != Activation::None {
                 (0..n).for_each(|j| dx[j] = place(dx[j], j));
             } else {
                 (0..n).for_each(|j| dx[j] = place(dy[j], j));
@@ -210,7 +214,7 @@ impl<T: Real> EvalBackward<T> {
         if self.relu {
             let y = io.inputs[if self.affine { 5 } else { 4 }];
             // SAFETY: as above.
-            mask(dx, dy, unsafe { &y.slice::<T>()[elements] });
+            mask(dx, dy, unsafe { &y.slice::<T>()[elements] }, None);
         } else {
             dx.copy_from_slice(dy);
         }

@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use super::{Matrix, inverse, record, repeat, scratch, settled};
 use crate::cpu::columns::{narrow, span, two_sums, widen};
+use crate::cpu::gemm::{Activation, within};
 use crate::cpu::kernel::{Io, Kernel, share};
 use crate::cpu::math::Real;
 use crate::cpu::simd::vectorized;
@@ -15,8 +16,8 @@ use crate::cpu::tasks::pieces;
 pub struct Training {
     /// Added to the variance.
     pub eps: f64,
-    /// Whether negative results become 0.
-    pub relu: bool,
+    /// What becomes of results.
+    pub activation: Activation,
     /// Whether weight and bias are among the inputs.
     pub affine: bool,
     /// Whether running statistics are kept.
@@ -192,7 +193,7 @@ impl<T: Real> TrainForward<T> {
         let x = &unsafe { io.inputs[0].slice::<T>() }[m.elements(task)];
         // SAFETY: the ranges of different tasks do not overlap.
         let y = unsafe { io.outputs[0].slice_mut::<T>(m.elements(task)) };
-        apply(io, x, y, self.statistics(io), self.options.relu);
+        apply(io, x, y, self.statistics(io), self.options.activation);
         self.count(task, io);
     }
 
@@ -238,10 +239,10 @@ impl<T: Real> Statistics<'_, T> {
     }
 }
 
-/// `(x - mean) * dev * weight + bias`, then ReLU. The mean is taken off first: folding it into the
+/// `(x - mean) * dev * weight + bias`, then the activation. The mean is taken off first: folding it into the
 /// bias would cancel badly where it is much larger than the deviation.
 #[inline(always)]
-fn apply<T: Real>(io: &Io<'_>, x: &[T], y: &mut [T], by: Statistics<'_, T>, relu: bool) {
+fn apply<T: Real>(io: &Io<'_>, x: &[T], y: &mut [T], by: Statistics<'_, T>, activation: Activation) {
     let c = by.means.len();
     let w = span(c);
     let [mean, scale, shift] = scratch::<T, 3>(io, w);
@@ -249,12 +250,11 @@ fn apply<T: Real>(io: &Io<'_>, x: &[T], y: &mut [T], by: Statistics<'_, T>, relu
     by.factors(scale, shift);
     repeat(scale, c);
     repeat(shift, c);
-    let low = if relu { T::zero() } else { T::neg_infinity() };
+    let limits = activation.limits().unwrap_or([f32::NEG_INFINITY, f32::INFINITY]).map(|limit| T::of(limit.into()));
     for (y, x) in y.chunks_mut(w).zip(x.chunks(w)) {
         let per_column = mean.iter().zip(scale.iter()).zip(shift.iter());
         for ((y, &x), ((&mean, &scale), &shift)) in y.iter_mut().zip(x).zip(per_column) {
-            let v = (x - mean) * scale + shift;
-            *y = if v < low { low } else { v };
+            *y = within((x - mean) * scale + shift, limits);
         }
     }
 }
@@ -301,15 +301,15 @@ impl<T: Real> Kernel for TrainForward<T> {
 pub struct EvalForward<T> {
     m: Matrix,
     eps: f64,
-    relu: bool,
+    activation: Activation,
     affine: bool,
     element: PhantomData<T>,
 }
 
 impl<T: Real> EvalForward<T> {
-    /// Normalisation of `c` columns over `rows` rows; with `relu`, negative results become 0.
-    pub fn new(rows: usize, c: usize, eps: f64, relu: bool, affine: bool) -> Self {
-        EvalForward { m: Matrix { rows, c }, eps, relu, affine, element: PhantomData }
+    /// Normalisation of `c` columns over `rows` rows; then the activation.
+    pub fn new(rows: usize, c: usize, eps: f64, activation: Activation, affine: bool) -> Self {
+        EvalForward { m: Matrix { rows, c }, eps, activation, affine, element: PhantomData }
     }
 }
 
@@ -342,7 +342,7 @@ impl<T: Real> Kernel for EvalForward<T> {
             #[inline(always)]
             || {
                 inverse(variances, self.eps, devs);
-                apply(io, x, y, Statistics { means, devs, affine }, self.relu);
+                apply(io, x, y, Statistics { means, devs, affine }, self.activation);
             },
         );
     }

@@ -2,6 +2,7 @@
 
 use super::{Images, Normal, Task, Visit, Window, Winners, each_window, tiles};
 use crate::cpu::block::Block;
+use crate::cpu::gemm::Activation;
 use crate::cpu::kernel::{Io, Kernel, share};
 use crate::cpu::math::Real;
 use crate::cpu::simd::{InBlocks, in_blocks};
@@ -21,7 +22,7 @@ pub struct Backward<T> {
 impl<T: Real> Backward<T> {
     /// The gradient of the forward kernel with the same geometry.
     pub fn new(pool: Pool, affine: bool) -> Self {
-        Backward { norm: TrainBackward::new(pool.n * pool.h * pool.w, pool.c, affine, false), pool, affine }
+        Backward { norm: TrainBackward::new(pool.n * pool.h * pool.w, pool.c, affine, Activation::None), pool, affine }
     }
 
     /// Whether dx goes past the caches, a row of windows at a time.

@@ -1,4 +1,5 @@
 use super::{Backward, Forward};
+use crate::cpu::gemm::Activation;
 use crate::cpu::kernel::Buf;
 use crate::cpu::math::Real;
 use crate::cpu::tasks::testing::{Rng, close, run};
@@ -55,7 +56,7 @@ fn one_by_one<T: Real>(g: Pool, options: Training, operands: &mut [Vec<T>; 6]) -
     let mut outputs = vec![Buf::over(&mut y)];
     outputs.extend(statistics.iter_mut().map(|v| Buf::over(v)));
     outputs.push(Buf::over(&mut after));
-    run(&TrainForward::<T>::new(rows, c, Training { relu: true, ..options }), &inputs, &outputs);
+    run(&TrainForward::<T>::new(rows, c, Training { activation: Activation::Relu, ..options }), &inputs, &outputs);
     let results = [Buf::over(&mut pooled), Buf::over(&mut places)];
     run(&max_pool::Forward::<T>::new(g), &[Buf::over(&mut y)], &results);
     // SAFETY: nobody writes it.
@@ -69,7 +70,7 @@ fn one_by_one<T: Real>(g: Pool, options: Training, operands: &mut [Vec<T>; 6]) -
     inputs.extend(options.affine.then_some(weight));
     let mut outputs = vec![Buf::over(&mut dx)];
     outputs.extend(by.iter_mut().map(|v| Buf::over(v)));
-    run(&TrainBackward::<T>::new(rows, c, options.affine, false), &inputs, &outputs);
+    run(&TrainBackward::<T>::new(rows, c, options.affine, Activation::None), &inputs, &outputs);
     Plain { pooled, statistics, dx, by }
 }
 
@@ -81,7 +82,7 @@ fn check<T: Real>(tolerance: f64) {
     let mut rng = Rng(1);
     for (i, g) in shapes().into_iter().enumerate() {
         let affine = i % 4 != 1;
-        let options = Training { eps: 1e-3, relu: false, affine, track: true, cumulative: false };
+        let options = Training { eps: 1e-3, activation: Activation::None, affine, track: true, cumulative: false };
         // Few different values, so that ties are common; now and then a channel with a NaN.
         let mut x: Vec<T> = (0..g.input_len()).map(|_| T::of(rng.below(9) as f64 - 4.0)).collect();
         if i % 5 == 4 {

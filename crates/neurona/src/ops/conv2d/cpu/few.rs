@@ -218,7 +218,7 @@ impl Few {
                     c_rows: std::ptr::null(),
                     columns: 0,
                     start: if block == 0 { Start::Zero } else { Start::Sum },
-                    relu: false,
+                    limits: None,
                     far: false,
                     ahead: Ahead::NOTHING,
                 };
@@ -271,7 +271,7 @@ impl Few {
             c_row: self.g.k,
             columns: filters.len(),
             bias: bias_at.map_or(std::ptr::null(), |bias| bias.ptr::<f32>().wrapping_add(filters.start)),
-            relu: activation == Activation::Relu,
+            limits: activation.limits(),
         };
         // SAFETY: nobody writes weights or windows during this phase; these filters' results belong to this task. There
         // are kernels of up to three rows for every instruction set.
@@ -308,7 +308,7 @@ impl Few {
                     c_rows: std::ptr::null(),
                     columns: 0,
                     start: if at == part_filters.start { Start::Zero } else { Start::Sum },
-                    relu: false,
+                    limits: None,
                     far: false,
                     // Rows of weights are far apart: what no prefetcher of the machine sees coming.
                     ahead: Ahead {
@@ -386,7 +386,7 @@ impl Few {
                 c_rows: std::ptr::null(),
                 columns: 0,
                 start: Start::Zero,
-                relu: false,
+                limits: None,
                 far: false,
                 // What a step needs comes in short runs, far apart: no prefetcher of the machine sees them coming.
                 ahead: Ahead { from: along.reads(at + panel.columns), rows, apart: self.size },

@@ -281,7 +281,7 @@ impl Forward {
                         c_rows: std::ptr::null(),
                         columns: 0,
                         start,
-                        relu: last && self.activation == Activation::Relu,
+                        limits: self.activation.limits().filter(|_| last),
                         far: self.far && step == 0 && !overwrites,
                         ahead,
                     };

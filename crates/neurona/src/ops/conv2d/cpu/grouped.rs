@@ -266,7 +266,7 @@ impl Grouped {
                     step,
                     weight: io.workspace.ptr::<f32>().wrapping_add(block.start * weights),
                     bias,
-                    relu: activation == Activation::Relu,
+                    limits: activation.limits(),
                     out: io.outputs[0].ptr::<f32>().wrapping_add(at),
                     out_step,
                     ahead,

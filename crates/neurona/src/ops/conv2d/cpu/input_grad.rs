@@ -354,7 +354,7 @@ impl InputGrad {
                             c_rows: std::ptr::null(),
                             columns: 0,
                             start: if depth == 0 && self.apart() { Start::Zero } else { Start::Sum },
-                            relu: false,
+                            limits: None,
                             far: false,
                             ahead,
                         };

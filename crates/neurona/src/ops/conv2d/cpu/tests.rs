@@ -20,12 +20,17 @@ fn compare(fast: &dyn Kernel, plain: &dyn Kernel, inputs: &mut [Vec<f32>], sizes
     }
 }
 
+/// One for some shapes, the other for others.
+fn some_relu(g: &Geometry) -> Activation {
+    if (g.h + g.k).is_multiple_of(2) { Activation::Relu } else { Activation::Relu6 }
+}
+
 /// All passes in the way for few pixels, whether they are few or not.
 fn check_few(g: Geometry) {
     let pixels = g.n * g.oh() * g.ow();
     let (x, y, weight, window) = (g.n * g.h * g.w * g.c, pixels * g.k, g.k * g.c * g.taps(), g.c * g.taps());
     let few = |pass: Pass| Few::possible(g, pass).expect("one group, nothing empty");
-    for (bias, activation) in [(false, Activation::None), (true, Activation::Relu)] {
+    for (bias, activation) in [(false, Activation::None), (true, some_relu(&g))] {
         let plain = ForwardReference::<f64>::new(g, bias, activation);
         let mut inputs = vec![noise(x, 1), noise(weight, 2), noise(g.k, 3)];
         inputs.truncate(2 + usize::from(bias));
@@ -128,7 +133,7 @@ fn check(g: Geometry) {
     let (x, y) = (g.n * g.h * g.w * g.c, pixels * g.k);
     let weight = g.k * g.c / g.groups * g.r * g.s;
     let window = g.c / g.groups * g.r * g.s;
-    for (bias, activation) in [(false, Activation::None), (true, Activation::Relu)] {
+    for (bias, activation) in [(false, Activation::None), (true, some_relu(&g))] {
         let fast = Forward::new(g, bias, false, activation).by(None);
         let plain = ForwardReference::<f64>::new(g, bias, activation);
         let mut inputs = vec![noise(x, 1), noise(weight, 2)];
@@ -392,7 +397,7 @@ fn error(
 /// All passes in Winograd's way.
 fn check_winograd(g: Geometry) {
     let (x, y, weight) = (g.n * g.h * g.w * g.c, g.n * g.oh() * g.ow() * g.k, g.k * g.group_c() * 9);
-    let activation = Activation::Relu;
+    let activation = some_relu(&g);
     let pass = winograd::Pass::Forward { bias: true, scaled: false, activation };
     let fast = Forward::new(g, true, false, activation).by(Winograd::possible(g, pass));
     let plain = ForwardReference::<f64>::new(g, true, activation);
@@ -470,7 +475,7 @@ fn plain_statistics(y: &[f32], k: usize) -> Vec<[f64; 2]> {
 /// What batch normalisation makes of a convolution's statistics, and what of the images alone: mean and variance of each
 /// channel.
 fn normalised(y: &mut [f32], statistics: Option<&mut [f64]>, k: usize) -> Vec<[f64; 2]> {
-    let options = Training { eps: 0.0, relu: false, affine: false, track: false, cumulative: false };
+    let options = Training { eps: 0.0, activation: Activation::None, affine: false, track: false, cumulative: false };
     let (mut out, mut means, mut devs) = (vec![f32::NAN; y.len()], vec![f32::NAN; k], vec![f32::NAN; k]);
     let kernel = TrainForward::<f32>::new(y.len() / k, k, options);
     let outputs = [Buf::over(&mut out), Buf::over(&mut means), Buf::over(&mut devs)];

@@ -338,7 +338,7 @@ impl WeightGrad {
                 c_rows: std::ptr::null(),
                 columns: 0,
                 start: if block == 0 { Start::Zero } else { Start::Sum },
-                relu: false,
+                limits: None,
                 far: false,
                 ahead: Ahead::NOTHING,
             };

@@ -20,7 +20,7 @@ use crate::cpu::stream::OWN;
 use grid::Grid;
 use std::ops::Range;
 use std::sync::LazyLock;
-use transform::{Filters, GROUP, OUT, POINTS, TAPS, Tile, transforms};
+use transform::{Filters, GROUP, OUT, POINTS, TAPS, Tile, UNLIMITED, transforms};
 
 /// `NEURONA_WINOGRAD=0` switches it off: sums then have the error of plain ones.
 static ON: LazyLock<bool> = LazyLock::new(|| std::env::var("NEURONA_WINOGRAD").map_or(true, |v| v != "0"));
@@ -453,7 +453,7 @@ impl Winograd {
                 c_rows: std::ptr::null(),
                 columns: 0,
                 start,
-                relu: false,
+                limits: None,
                 far: false,
                 ahead: ahead(point),
             };
@@ -478,13 +478,14 @@ impl Winograd {
     fn pixels(&self, tiles: Range<usize>, index: usize, sums: *mut f32, part: usize, io: &Io<'_>) {
         let (group, panel) = self.panel(index);
         let (width, first, channels) = (panel.width.columns, group * self.k + panel.start, self.groups * self.k);
-        let (bias, relu) = match self.pass {
+        let (bias, activation) = match self.pass {
             Pass::Forward { bias: true, activation, .. } => {
-                (io.inputs[2].ptr::<f32>().wrapping_add(first).cast_const(), activation == Activation::Relu)
+                (io.inputs[2].ptr::<f32>().wrapping_add(first).cast_const(), activation)
             }
-            Pass::Forward { activation, .. } => (std::ptr::null(), activation == Activation::Relu),
-            Pass::InputGrad => (std::ptr::null(), false),
+            Pass::Forward { activation, .. } => (std::ptr::null(), activation),
+            Pass::InputGrad => (std::ptr::null(), Activation::None),
         };
+        let limits = activation.limits().unwrap_or(UNLIMITED);
         let y = io.outputs[0].ptr::<f32>().wrapping_add(first);
         let mut measure = Measure::new(panel.columns);
         for (i, at) in tiles.enumerate() {
@@ -497,7 +498,7 @@ impl Winograd {
                 points: sums.wrapping_add(i * width),
                 plane: self.block * width + APART,
                 bias,
-                relu,
+                limits,
                 ..place
             };
             // SAFETY: these columns of this tile's pixels belong to this task, the sums to its thread.

@@ -81,7 +81,7 @@ pub(super) struct Stretch<'a> {
     pub weight: *const f32,
     /// One value a channel, or null.
     pub bias: *const f32,
-    pub relu: bool,
+    pub limits: Option<[f32; 2]>,
     pub out: *mut f32,
     pub out_step: usize,
     /// Lines of the source that are asked for meanwhile, where they start below the first pixel, and floats of each.
@@ -250,7 +250,10 @@ unsafe fn tile<V: Vector, const P: usize, const N: usize, const PART: bool, cons
         for (i, sum) in sum.iter().enumerate() {
             let out = t.out.add((first + i) * t.out_step + register * held * to);
             for (j, sum) in sum.iter().enumerate() {
-                let sum = if t.relu { V::splat(0.0).max(*sum) } else { *sum };
+                let sum = match t.limits {
+                    Some([least, most]) => V::splat(most).min(V::splat(least).max(*sum)),
+                    None => *sum,
+                };
                 if PART { sum.store_part(out, out_rest) } else { sum.store(out.add(j * V::LANES)) }
             }
         }

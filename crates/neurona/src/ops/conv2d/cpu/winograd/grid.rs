@@ -1,6 +1,6 @@
 //! How images are cut into tiles.
 
-use super::transform::{GROUP, OUT, SIDE, Tile};
+use super::transform::{GROUP, OUT, SIDE, Tile, UNLIMITED};
 use std::ops::Range;
 use std::ptr::null;
 
@@ -101,5 +101,5 @@ const EMPTY: Tile = Tile {
     plane: 0,
     group: GROUP,
     bias: null(),
-    relu: false,
+    limits: UNLIMITED,
 };

@@ -25,6 +25,8 @@ pub(super) const OUT: usize = 4;
 pub(super) const TAPS: usize = 3;
 /// Channels of a tile that always lie side by side.
 pub(super) const GROUP: usize = 64;
+/// Limits of pixels that have none.
+pub(super) const UNLIMITED: [f32; 2] = [f32::NEG_INFINITY, f32::INFINITY];
 
 const A: f32 = 0.625;
 const B: f32 = 1.5;
@@ -193,9 +195,9 @@ pub(super) struct Tile {
     pub points: *mut f32,
     pub plane: usize,
     pub group: usize,
-    /// For pixels: a value for each channel or null, and whether negative ones become zero.
+    /// For pixels: a value for each channel or null, and the least and the greatest that they may have.
     pub bias: *const f32,
-    pub relu: bool,
+    pub limits: [f32; 2],
 }
 
 impl Tile {
@@ -254,14 +256,13 @@ impl Tile {
                     true => V::splat(0.0),
                     false => V::load_part(self.bias.add(first), lanes),
                 };
-                // Whatever is below it becomes this.
-                let least = V::splat(if self.relu { 0.0 } else { f32::NEG_INFINITY });
+                let (least, most) = (V::splat(self.limits[0]), V::splat(self.limits[1]));
                 if inside && lanes == V::LANES {
                     both::<V, Pixels, SIDE, OUT>(
                         #[inline(always)]
                         |row, column| V::load(self.point(row, column, first)),
                         #[inline(always)]
-                        |row, column, v| least.max(v.add(bias)).store(self.pixel(row, column, first)),
+                        |row, column, v| most.min(least.max(v.add(bias))).store(self.pixel(row, column, first)),
                     );
                 } else {
                     both::<V, Pixels, SIDE, OUT>(
@@ -270,7 +271,7 @@ impl Tile {
                         #[inline(always)]
                         |row, column, v| {
                             if self.rows.contains(&row) && self.columns.contains(&column) {
-                                least.max(v.add(bias)).store_part(self.pixel(row, column, first), lanes);
+                                most.min(least.max(v.add(bias))).store_part(self.pixel(row, column, first), lanes);
                             }
                         },
                     );
@@ -299,7 +300,7 @@ impl Tile {
                     true => V::splat(0.0),
                     false => V::load_part(self.bias.add(first), lanes),
                 };
-                let least = V::splat(if self.relu { 0.0 } else { f32::NEG_INFINITY });
+                let (least, most) = (V::splat(self.limits[0]), V::splat(self.limits[1]));
                 for (row, pixels) in pixels.as_chunks::<2>().0.iter().enumerate() {
                     for column in 0..OUT / 2 {
                         // No closure for `map`: it would lack the instruction set.
@@ -307,7 +308,7 @@ impl Tile {
                         let below = pixels[1][2 * column].greatest(pixels[1][2 * column + 1]);
                         if self.rows.contains(&row) && self.columns.contains(&column) {
                             // Before a bias the same one is greatest as after it.
-                            let v = least.max(above.greatest(below).add(bias));
+                            let v = most.min(least.max(above.greatest(below).add(bias)));
                             v.store_part(self.pixel(row, column, first), lanes);
                         }
                     }

@@ -315,7 +315,7 @@ impl WeightGrad {
             c_rows: std::ptr::null(),
             columns: 0,
             start,
-            relu: false,
+            limits: None,
             far: false,
             ahead,
         };
