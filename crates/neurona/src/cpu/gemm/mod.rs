@@ -44,9 +44,10 @@ pub enum Activation {
 impl Activation {
     /// Its value at `x`; a NaN stays one.
     pub fn apply<T: Float>(self, x: T) -> T {
-        match self.limits() {
-            Some(limits) => within(x, limits.map(|limit| T::from(limit).unwrap_or(x))),
-            None => x,
+        let positive = if self != Activation::None && x < T::zero() { T::zero() } else { x };
+        match T::from(6) {
+            Some(most) if self == Activation::Relu6 && positive > most => most,
+            _ => positive,
         }
     }
 
