@@ -6,7 +6,7 @@ use crate::cpu::gemm::Activation;
 use crate::graph::ir::{Ir, Kind, Leaf, Value};
 use crate::ops::Op;
 use crate::ops::arithmetic::{Add, Mul};
-use crate::ops::batch_norm::BatchNormTrain;
+use crate::ops::batch_norm::{BatchNormTrain, BatchNormTrainGrad, Mask};
 use crate::ops::cast::Cast;
 use crate::ops::conv2d::cpu::winograd_on;
 use crate::ops::conv2d::{Conv2d, Conv2dInputGrad, Conv2dWeightGrad};
@@ -15,6 +15,7 @@ use crate::ops::matmul::MatMul;
 use crate::ops::max_pool2d::MaxPool2d;
 use crate::ops::reduce::{Reduce, cpu::Op as How};
 use crate::ops::relu::{Relu, ReluGrad};
+use crate::ops::relu6::{Relu6, Relu6Grad};
 use crate::ops::sgd_step::{Options, SgdStep};
 use crate::tensor::Meta;
 use crate::{Conv2dOptions, DType, Device, PoolOptions, Result};
@@ -252,6 +253,25 @@ fn a_convolution_measures_for_the_normalisation_behind_it() -> Result<()> {
         assert_eq!(work(graph, Device::Cpu, &roots)?, ["conv2d·statistics", "batch_norm·relu"]);
     }
     assert_eq!(work(graph, Device::Cuda(0), &[relu])?, ["conv2d", "batch_norm·relu"]);
+    Ok(())
+}
+
+#[test]
+fn relu6_joins_what_is_before_it_on_cpu_cores() -> Result<()> {
+    let (mut graph, images, y) = measured(&[4, 8, 18, 18], DType::F32)?;
+    let limited = graph.op(Relu6, &[y])?;
+    let slopes = graph.leaf(&[4, 32, 16, 16], DType::F32);
+    let dy = graph.op(Relu6Grad, &[slopes, limited])?;
+    let [mean, deviation] = [1, 2].map(|out| Value { node: y.node, out });
+    let norm = BatchNormTrainGrad { affine: false, relu: Mask::None };
+    let dx = graph.op(norm, &[dy, images, mean, deviation])?;
+    let on = |device: Device| work(Graph(graph.0.clone()), device, &[dx]);
+    assert_eq!(on(Device::Cpu)?, ["conv2d·statistics", "batch_norm·relu6", "batch_norm_grad·relu6"]);
+    assert_eq!(on(Device::Cuda(0))?, ["conv2d", "batch_norm", "relu6·relu6_grad", "batch_norm_grad"]);
+
+    let (mut graph, images, _) = measured(&[4, 8, 18, 18], DType::F32)?;
+    let limited = graph.op(Relu6, &[images])?;
+    assert_eq!(work(graph, Device::Cpu, &[limited])?, ["conv2d·relu6"]);
     Ok(())
 }
 
