@@ -86,19 +86,18 @@ impl Direct {
             if g.padded() || rows.end > top + g.h {
                 out[c * channel_step..][..rows.len() * row_step].fill(0.0);
             }
-            // The rows that lie in the image.
-            let [first, last] = [rows.start, rows.end].map(|row| row.clamp(top, top + g.h));
-            let from = &image[(c * g.h + first - top) * g.w * usize::from(self.options.from_rows)..];
-            let to = c * channel_step + (first - rows.start) * row_step;
-            if self.options.from_rows && self.decks == 1 {
-                for (row, from) in from.chunks_exact(g.w).take(last - first).enumerate() {
-                    out[to + row * row_step + left..][..g.w].copy_from_slice(from);
-                }
-                continue;
-            }
-            if self.options.from_rows && left == 0 && self.decks == 2 {
-                let image = &from[..(last - first) * g.w];
+            if self.options.from_rows && (self.decks == 1 || left == 0 && self.decks == 2) {
+                // The rows that lie in the image; none where all are padding below it.
+                let [first, last] = [rows.start, rows.end].map(|row| row.clamp(top, top + g.h));
+                let image = &image[(c * g.h + first - top) * g.w..][..(last - first) * g.w];
+                let to = c * channel_step + first.saturating_sub(rows.start) * row_step;
                 let out = &mut out[to..][..(last - first) * row_step];
+                if self.decks == 1 {
+                    for (from, out) in image.chunks_exact(g.w.max(1)).zip(out.chunks_exact_mut(row_step)) {
+                        out[left..][..g.w].copy_from_slice(from);
+                    }
+                    continue;
+                }
                 assert!(2 * self.deck <= row_step && g.w.div_ceil(2) <= self.deck);
                 let to = [out.as_mut_ptr(), out.as_mut_ptr().wrapping_add(self.deck)];
                 let all = Decks { from: image.as_ptr(), columns: g.w, rows: last - first, to, step: row_step };

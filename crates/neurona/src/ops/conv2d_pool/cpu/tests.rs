@@ -236,6 +236,9 @@ fn networks() {
     check(Geometry { padding: [2, 2], ..square(2, 3, 32, 32, 5) });
     check(Geometry { padding: [1, 1], ..square(2, 3, 70, 8, 3) });
     check(Geometry { padding: [3, 3], stride: [2, 2], ..square(2, 3, 64, 12, 7) });
+    // Windows that see nothing but what is below the image.
+    check(Geometry { padding: [4, 0], ..square(2, 3, 33, 6, 2) });
+    check(Geometry { padding: [8, 0], ..square(2, 3, 36, 6, 5) });
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The loops over registers: transforms down columns, and products with sums in registers.
 
-use super::TAPS;
+use super::super::{TAPS, add_scaled};
 #[cfg(target_arch = "x86_64")]
 use crate::cpu::gemm::vector::{Avx2, Avx512};
 use crate::cpu::gemm::vector::{Lanes, Vector};
@@ -10,13 +10,6 @@ use crate::cpu::simd::by_isa;
 const ELEMENTS: usize = 4;
 /// Rows of the image that they are made of; as many points: 0, ±½, ±1, ±2 and infinity, the ones that lose the least.
 pub(super) const POINTS: usize = ELEMENTS + TAPS - 1;
-
-/// `factor · x + sum`.
-#[inline(always)]
-unsafe fn add_scaled<V: Vector>(factor: f32, x: V, sum: V) -> V {
-    // SAFETY: the caller's promise.
-    unsafe { V::splat(factor).mul_add(x, sum) }
-}
 
 /// Bᵀ.
 #[inline(always)]
