@@ -19,6 +19,7 @@ mod statistics;
 #[cfg(test)]
 mod tests;
 mod updates;
+mod winners;
 
 use super::ir::{Ir, IrNode, Kind, Value};
 use crate::Result;
@@ -42,7 +43,7 @@ pub(crate) fn lower(ir: Ir, fuse: bool, device: Device, mixed: Option<DType>) ->
         let ir = norm_pool::join(fold::batch_norm(ir)?, device)?;
         let ir = if device == Device::Cpu { conv_pool::join(ir)? } else { ir };
         let ir = fuse_relu(pool::mask_first(ir, device)?, device)?;
-        if device == Device::Cpu { first_layer::join(statistics::join(ir)?)? } else { ir }
+        if device == Device::Cpu { first_layer::join(winners::join(statistics::join(ir)?)?)? } else { ir }
     } else {
         ir
     };

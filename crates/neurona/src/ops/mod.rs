@@ -218,6 +218,7 @@ op_table! {
     linear_step::LinearStep,
     conv2d::Conv2d, conv2d::Conv2dInputGrad, conv2d::Conv2dWeightGrad, conv2d::Conv2dWeightGradStep,
     conv2d_pool::Conv2dPool, conv2d_pool::Conv2dPoolGrad,
+    conv2d_norm_pool::Conv2dWinners, conv2d_norm_pool::Conv2dNormPoolGrad,
     max_pool2d::MaxPool2d, max_pool2d::MaxPool2dGrad,
     avg_pool2d::AvgPool2d, avg_pool2d::AvgPool2dGrad,
     batch_norm::BatchNormTrain, batch_norm::BatchNormTrainGrad, batch_norm::BatchNormEval, batch_norm::BatchNormEvalGrad,
@@ -246,6 +247,7 @@ pub(crate) mod cast;
 pub(crate) mod cat;
 pub(crate) mod compare;
 pub(crate) mod conv2d;
+pub(crate) mod conv2d_norm_pool;
 pub(crate) mod conv2d_pool;
 pub(crate) mod cross_entropy;
 pub(crate) mod cumsum;

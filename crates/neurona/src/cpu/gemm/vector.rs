@@ -35,6 +35,8 @@ pub(crate) trait Vector: Copy {
     unsafe fn min(self, x: Self) -> Self;
     /// Lane-wise maximum; not a number where either is none.
     unsafe fn greatest(self, x: Self) -> Self;
+    /// The first `n` lanes, then those of `next`.
+    unsafe fn until(self, n: usize, next: Self) -> Self;
     /// Lane `i` is the lane that the `i`-th number at `lanes` names; all are below [`Self::LANES`].
     unsafe fn permute(self, lanes: *const i32) -> Self;
     /// The lanes of two registers, one behind the other, at even and at odd places.
@@ -110,6 +112,10 @@ impl Vector for Lanes {
     unsafe fn greatest(self, x: Self) -> Self {
         let greater = |a: f32, b: f32| if a > b || a.is_nan() { a } else { b };
         Lanes(std::array::from_fn(|i| greater(self.0[i], x.0[i])))
+    }
+    #[inline(always)]
+    unsafe fn until(self, n: usize, next: Self) -> Self {
+        Lanes(std::array::from_fn(|i| if i < n { self.0[i] } else { next.0[i] }))
     }
     #[inline(always)]
     unsafe fn permute(self, lanes: *const i32) -> Self {
@@ -291,6 +297,11 @@ mod x86 {
             Self(unsafe { greatest256(self.0, x.0) })
         }
         #[inline(always)]
+        unsafe fn until(self, n: usize, next: Self) -> Self {
+            // SAFETY: AVX2, by the trait's contract. Blending looks at the highest bit of a lane.
+            Self(unsafe { _mm256_blendv_ps(next.0, self.0, _mm256_castsi256_ps(mask(n))) })
+        }
+        #[inline(always)]
         unsafe fn permute(self, lanes: *const i32) -> Self {
             // SAFETY: AVX2, by the trait's contract; the caller has eight numbers at `lanes`.
             Self(unsafe { _mm256_permutevar8x32_ps(self.0, _mm256_loadu_si256(lanes.cast())) })
@@ -337,6 +348,11 @@ mod x86 {
         unsafe fn greatest(self, x: Self) -> Self {
             // SAFETY: AVX, by the trait's contract.
             Self(unsafe { greatest256(self.0, x.0) })
+        }
+        #[inline(always)]
+        unsafe fn until(self, n: usize, next: Self) -> Self {
+            // SAFETY: AVX-512 VL, by the trait's contract.
+            Self(unsafe { _mm256_mask_mov_ps(next.0, ((1u32 << n) - 1) as __mmask8, self.0) })
         }
         #[inline(always)]
         unsafe fn permute(self, lanes: *const i32) -> Self {
@@ -388,6 +404,11 @@ mod x86 {
                 let none = _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(self.0, self.0);
                 Self(_mm512_mask_mov_ps(_mm512_max_ps(self.0, x.0), none, self.0))
             }
+        }
+        #[inline(always)]
+        unsafe fn until(self, n: usize, next: Self) -> Self {
+            // SAFETY: AVX-512, by the trait's contract.
+            Self(unsafe { _mm512_mask_mov_ps(next.0, ((1u32 << n) - 1) as __mmask16, self.0) })
         }
         #[inline(always)]
         unsafe fn permute(self, lanes: *const i32) -> Self {

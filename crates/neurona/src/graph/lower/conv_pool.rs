@@ -180,7 +180,7 @@ fn gradients(
 
 /// Whether a value's elements are in row-major order before layouts are chosen and after: what the user gave, what ops
 /// that know nothing of images give, and what is made of these element by element.
-fn in_rows(ir: &Ir, v: Value, depth: usize) -> bool {
+pub(super) fn in_rows(ir: &Ir, v: Value, depth: usize) -> bool {
     let node = &ir.nodes[v.node];
     match &node.kind {
         Kind::Leaf(_) => true,

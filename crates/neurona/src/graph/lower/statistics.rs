@@ -6,7 +6,7 @@ use crate::Result;
 use crate::cpu::gemm::Activation;
 use crate::ops::Op;
 use crate::ops::conv2d::Conv2d;
-use crate::ops::conv2d::cpu::{Forward, measures};
+use crate::ops::conv2d::cpu::{measures, statistics};
 use crate::tensor::DType;
 use std::collections::HashSet;
 
@@ -55,7 +55,7 @@ fn pays(ir: &Ir, conv: usize, op: &Conv2d) -> bool {
     }
     op.options.check(x, weight).is_ok_and(|g| {
         let pixels = g.n * g.oh() * g.ow();
-        g.k > 0 && measures(g) && pixels >= PIXELS * Forward::parts_of(g).max(1)
+        g.k > 0 && measures(g) && pixels >= PIXELS * statistics(g)[0].max(1)
     })
 }
 

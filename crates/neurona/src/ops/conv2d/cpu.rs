@@ -5,6 +5,7 @@
 //! Only padding, and pixels that would be crowded in the cache, cost a copy, of the few rows that a task needs. Weights are
 //! OIHW outside.
 
+mod bands;
 mod few;
 mod forward;
 mod grouped;
@@ -17,6 +18,7 @@ mod tests;
 mod weight_grad;
 mod winograd;
 
+pub(crate) use bands::{Bands, DEPTH, Winners, statistics};
 pub(crate) use forward::Band;
 pub use forward::Forward;
 pub use input_grad::InputGrad;
@@ -27,6 +29,7 @@ pub(crate) use winograd::on as winograd_on;
 use crate::cpu::gemm::Activation;
 use crate::cpu::kernel::{Kernel, share};
 use crate::cpu::stream::FAR;
+use crate::ops::permute::cpu::interleave;
 use crate::ops::sgd_step::Options;
 use few::{Few, Pass};
 use std::ops::Range;
@@ -163,6 +166,14 @@ pub(crate) fn measures(g: Geometry) -> bool {
     Few::new(g, Pass::Forward { bias: false, activation: Activation::None }).is_none()
 }
 
+/// The fastest kernel that measures what it gives.
+pub(crate) fn measuring(g: Geometry, bias: bool, scaled: bool, activation: Activation) -> Box<dyn Kernel> {
+    match Bands::new(g, bias, None) {
+        Some(bands) => Box::new(bands),
+        None => Box::new(Forward::new(g, bias, scaled, activation).measuring()),
+    }
+}
+
 /// The fastest kernel of its gradient for the input; see [`InputGrad`].
 pub fn input_grad(g: Geometry) -> Box<dyn Kernel> {
     match Few::new(g, Pass::InputGrad) {
@@ -271,5 +282,17 @@ pub(crate) fn pad(
                 to[..channels.len()].copy_from_slice(&from[channels.clone()]);
             }
         }
+    }
+}
+
+/// Rows of an image `[c, h, w]`, counted from the top of its padding, with channels last and margins.
+pub(crate) fn pad_planes(out: &mut [f32], image: &[f32], g: &Geometry, rows: Range<usize>) {
+    let ([top, left], line) = (g.padding, g.padded_w() * g.c);
+    if !g.padded() {
+        return interleave(&image[rows.start * g.w..], g.h * g.w, g.c, out);
+    }
+    out.fill(0.0);
+    for (row, out) in rows.zip(out.chunks_exact_mut(line)).filter(|(row, _)| (top..top + g.h).contains(row)) {
+        interleave(&image[(row - top) * g.w..], g.h * g.w, g.c, &mut out[left * g.c..][..g.w * g.c]);
     }
 }

@@ -7,7 +7,6 @@ mod step;
 
 pub(crate) use step::Conv2dWeightGradStep;
 
-use super::batch_norm::cpu::record;
 use super::pad::PadMode;
 use super::pool::LARGEST;
 use super::{At, Op, Operation, Spatial, one};
@@ -141,7 +140,7 @@ impl Operation for Conv2d {
         }
         let mut metas = one(Meta::new([g.n, g.k, g.oh(), g.ow()], x.dtype))?;
         if self.statistics {
-            metas.push(Meta::new([cpu::Forward::parts_of(g), record(g.k)], DType::F64));
+            metas.push(Meta::new(cpu::statistics(g), DType::F64));
         }
         Ok(metas)
     }
@@ -173,7 +172,7 @@ impl Operation for Conv2d {
         let bias = inputs.len() > 2;
         Ok(match inputs[0].meta.dtype {
             DType::F64 => Box::new(reference::ForwardReference::<f64>::new(g, bias, self.activation)),
-            _ if self.statistics => Box::new(cpu::Forward::new(g, bias, self.scaled, self.activation).measuring()),
+            _ if self.statistics => cpu::measuring(g, bias, self.scaled, self.activation),
             _ => cpu::forward(g, bias, self.scaled, self.activation),
         })
     }

@@ -2,7 +2,7 @@
 //! weights are the right operand.
 
 use super::grouped::{Grouped, Pass};
-use super::measure::{Measure, WIDEST};
+use super::measure::{Measure, TOGETHER, WIDEST};
 use super::meetings::{self, Meeting, run};
 use super::source::{Source, WORTH};
 use super::winograd::{self, Winograd};
@@ -84,6 +84,12 @@ impl Forward {
     pub fn pooling(self) -> Option<Self> {
         let winograd = self.winograd.filter(|_| self.grouped.is_none())?;
         Some(Forward { winograd: Some(winograd.pooling()), grouped: None, ..self })
+    }
+
+    /// Whether a convolution of these sizes is a matrix product.
+    pub(crate) fn is_product(g: Geometry) -> bool {
+        let forward = Forward::new(g, false, false, Activation::None);
+        forward.grouped.is_none() && forward.winograd.is_none()
     }
 
     /// How many parts of the pixels a convolution of these sizes measures.
@@ -327,9 +333,6 @@ impl Forward {
         }
     }
 }
-
-/// Pixels that are measured together.
-const TOGETHER: usize = 16;
 
 /// Multiplies each row of `width` by the columns' scales; what lies beyond them is filling.
 fn multiply_columns(rows: &mut [f32], width: usize, scale: &[f32]) {

@@ -11,6 +11,9 @@ use crate::ops::batch_norm::cpu::{record, settled};
 /// Columns at most that are measured together.
 pub(super) const WIDEST: usize = 64;
 
+/// Pixels that are measured together.
+pub(super) const TOGETHER: usize = 16;
+
 /// Sums over some pixels for a few columns.
 ///
 /// They are of distances from a value near the mean, that of the first pixels. Single precision is then enough whatever
@@ -95,6 +98,22 @@ impl Measure {
             V::load(sums).add(sum).store(sums);
             V::load(squares).add(square).store(squares);
         }
+    }
+
+    /// Values near the means, by the first pixels, whose columns begin at these distances from `at`; and room for the sums of
+    /// distances from them, and of these squared, to which the caller adds some pixels itself.
+    ///
+    /// # Safety
+    /// They must be readable.
+    pub unsafe fn taking(&mut self, at: *const f32, pixels: &[usize], count: usize) -> [&mut [f32; WIDEST]; 3] {
+        if self.pixels == 0 {
+            // SAFETY: the caller's promise.
+            unsafe { self.add(at, pixels) };
+            (self.sums, self.squares) = ([0.0; WIDEST], [0.0; WIDEST]);
+            self.pixels = 0;
+        }
+        self.pixels += count;
+        [&mut self.near, &mut self.sums, &mut self.squares]
     }
 
     /// Writes a part's statistics for the columns from `column` on, of `k`: its row of the second result. Whoever has

@@ -9,8 +9,7 @@ use crate::cpu::kernel::{Buf, Io, Kernel, Plain, Strand, Strands, share};
 use crate::cpu::simd::vectorized;
 use crate::cpu::storage::GAP;
 use crate::cpu::stream::{OWN, prefetch_part};
-use crate::ops::conv2d::cpu::pad;
-use crate::ops::permute::cpu::interleave;
+use crate::ops::conv2d::cpu::{pad, pad_planes};
 use crate::ops::sgd_step::Options;
 use crate::ops::sgd_step::tile::{Along, Gradients};
 use std::ops::Range;
@@ -398,18 +397,6 @@ fn cut(g: &Geometry) -> [usize; 2] {
 /// Whether images may come by rows: each is then laid anew by every task that looks at it, which should be one.
 pub(crate) fn lays_anew_once(g: &Geometry) -> bool {
     cut(g)[1] == 1
-}
-
-/// Rows of an image `[c, h, w]`, counted from the top of its padding, with channels last and margins.
-fn pad_planes(out: &mut [f32], image: &[f32], g: &Geometry, rows: Range<usize>) {
-    let ([top, left], line) = (g.padding, g.padded_w() * g.c);
-    if !g.padded() {
-        return interleave(&image[rows.start * g.w..], g.h * g.w, g.c, out);
-    }
-    out.fill(0.0);
-    for (row, out) in rows.zip(out.chunks_exact_mut(line)).filter(|(row, _)| (top..top + g.h).contains(row)) {
-        interleave(&image[(row - top) * g.w..], g.h * g.w, g.c, &mut out[left * g.c..][..g.w * g.c]);
-    }
 }
 
 /// Cuts runs of so many floats into shapes that there are: the fewest registers at once that hold a run go first, as
