@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
-use crate::cpu::kernel::{Io, Kernel, Plain, Strand, Strands, share};
+use crate::cpu::kernel::{Buf, Io, Kernel, Plain, Strand, Strands, share};
 use crate::cpu::simd::vectorized;
 use crate::cpu::tasks::pieces;
 
@@ -230,8 +230,31 @@ pub(crate) fn interleave<T: Plain>(planes: &[T], step: usize, c: usize, out: &mu
     );
 }
 
-/// The side of the square that is turned at a time.
+/// Pixels of `c` channels to planes, `step` elements from one to the next.
+///
+/// # Safety
+/// No other task may touch these pixels of the planes during the same phase.
+pub(crate) unsafe fn separate<T: Plain>(pixels: &[T], c: usize, planes: Buf, step: usize) {
+    let count = pixels.len() / c;
+    assert!(pixels.len() == count * c && planes.len::<T>() >= (c - 1) * step + count, "no room for all pixels");
+    let (x, out) = (pixels.as_ptr(), planes.ptr::<T>());
+    let tile = Tile { x, stride: c as isize, out, pitch: step, height: c, width: count };
+    vectorized(
+        #[inline(always)]
+        // SAFETY: so many pixels are there, and every plane has room for them, by the check above; the caller's promise.
+        || unsafe { tile.separate() },
+    );
+}
+
+/// The side of the square that is turned at a time, and of those that are turned in registers.
 const SIDE: usize = 16;
+const QUAD: usize = 4;
+
+/// Whether such squares have an instruction for each pair of rows: what the compiler makes of single elements takes four to
+/// six times as long.
+const fn turns_quads<T>() -> bool {
+    cfg!(target_arch = "x86_64") && size_of::<T>() == size_of::<f32>()
+}
 
 impl<T: Plain> Tile<T> {
     /// Few planes to pixels (NCHW images to NHWC).
@@ -242,15 +265,12 @@ impl<T: Plain> Tile<T> {
     unsafe fn interleave(&self) {
         #[inline(always)]
         unsafe fn planes<T: Plain, const C: usize>(t: &Tile<T>) {
-            // SAFETY: by the caller's promise.
-            let planes: [&[T]; C] = std::array::from_fn(|j| unsafe {
-                std::slice::from_raw_parts(t.x.offset(j as isize * t.stride), t.height)
-            });
-            // SAFETY: by the caller's promise.
-            let out = unsafe { std::slice::from_raw_parts_mut(t.out, t.height * C) };
-            let (out, _) = out.as_chunks_mut::<C>();
-            for (i, pixel) in out.iter_mut().enumerate() {
-                *pixel = std::array::from_fn(|j| planes[j][i]);
+            // By loops: what `from_fn` calls may not be inlined.
+            for i in 0..t.height {
+                for j in 0..C {
+                    // SAFETY: by the caller's promise.
+                    unsafe { *t.out.add(i * C + j) = *t.x.offset(j as isize * t.stride + i as isize) };
+                }
             }
         }
         // SAFETY: by the caller's promise.
@@ -325,6 +345,15 @@ impl<T: Plain> Tile<T> {
 
     #[inline(always)]
     unsafe fn square(&self, i0: usize, j0: usize) {
+        if turns_quads::<T>() {
+            for i in (i0..i0 + SIDE).step_by(QUAD) {
+                for j in (j0..j0 + SIDE).step_by(QUAD) {
+                    // SAFETY: by the caller's promise.
+                    unsafe { self.quad(i, j) };
+                }
+            }
+            return;
+        }
         let mut rows = [MaybeUninit::<[T; SIDE]>::uninit(); SIDE];
         for j in 0..SIDE {
             // SAFETY: by the caller's promise.
@@ -346,8 +375,48 @@ impl<T: Plain> Tile<T> {
         }
     }
 
+    /// Four by four elements of 32 bits, which are only moved.
+    #[inline(always)]
+    unsafe fn quad(&self, i: usize, j: usize) {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: by the caller's promise; every x86-64 machine has these instructions.
+        unsafe {
+            use std::arch::x86_64::*;
+            let column = |k: usize| _mm_loadu_ps(self.x.offset((j + k) as isize * self.stride + i as isize).cast());
+            let row = |k: usize, values| _mm_storeu_ps(self.out.add((i + k) * self.pitch + j).cast(), values);
+            let (a, b, c, d) = (column(0), column(1), column(2), column(3));
+            let [low, high] = [_mm_unpacklo_ps(a, b), _mm_unpackhi_ps(a, b)];
+            let [low_behind, high_behind] = [_mm_unpacklo_ps(c, d), _mm_unpackhi_ps(c, d)];
+            row(0, _mm_movelh_ps(low, low_behind));
+            row(1, _mm_movehl_ps(low_behind, low));
+            row(2, _mm_movelh_ps(high, high_behind));
+            row(3, _mm_movehl_ps(high_behind, high));
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        unreachable!("asked for at {i}, {j} where there are none");
+    }
+
     #[inline(always)]
     unsafe fn rest(&self, is: Range<usize>, js: Range<usize>) {
+        let (mut below, mut beside) = (is.start, js.start);
+        if turns_quads::<T>() {
+            (below, beside) = (is.end - is.len() % QUAD, js.end - js.len() % QUAD);
+            for i in (is.start..below).step_by(QUAD) {
+                for j in (js.start..beside).step_by(QUAD) {
+                    // SAFETY: by the caller's promise.
+                    unsafe { self.quad(i, j) };
+                }
+            }
+        }
+        // SAFETY: by the caller's promise.
+        unsafe {
+            self.elements(is.start..below, beside..js.end);
+            self.elements(below..is.end, js);
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn elements(&self, is: Range<usize>, js: Range<usize>) {
         for i in is {
             for j in js.clone() {
                 // SAFETY: by the caller's promise.
@@ -466,6 +535,37 @@ mod tests {
             run(&Strided::<u32>::permute(&shape, &order), &[Buf::over(&mut x)], &[Buf::over(&mut y)]);
             assert_eq!(y, want);
         }
+    }
+
+    fn turned<T: Plain + PartialEq + std::fmt::Debug>(rng: &mut Rng, of: impl Fn(usize) -> T) {
+        let (c, count) = (1 + rng.below(70), 1 + rng.below(70));
+        let step = count + rng.below(20);
+        let mut planes: Vec<T> = (0..(c - 1) * step + count).map(&of).collect();
+        let mut pixels = vec![of(1); c * count];
+        interleave(&planes, step, c, &mut pixels);
+        for (i, value) in pixels.iter().enumerate() {
+            assert_eq!(*value, planes[i % c * step + i / c], "{c} channels, {count} pixels");
+        }
+        let before = planes.clone();
+        for channel in 0..c {
+            planes[channel * step..][..count].fill(of(0));
+        }
+        // SAFETY: nobody else has the planes.
+        unsafe { separate(&pixels, c, Buf::over(&mut planes), step) };
+        // What lies between the planes is left alone.
+        assert_eq!(planes, before, "{c} channels, {count} pixels");
+    }
+
+    #[test]
+    fn planes_to_pixels_and_back() {
+        let mut rng = Rng(4);
+        for _ in 0..200 {
+            turned::<u8>(&mut rng, |i| (i * 7) as u8);
+            turned::<f32>(&mut rng, |i| i as f32);
+            turned::<f64>(&mut rng, |i| i as f64);
+        }
+        // No arithmetic on the way: what is no number keeps its bits.
+        turned::<u32>(&mut rng, |i| 0x7F80_0001 + i as u32);
     }
 
     #[test]

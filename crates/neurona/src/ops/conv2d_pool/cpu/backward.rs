@@ -326,10 +326,8 @@ impl Backward {
         let (all, k) = (self.pixels.len(), self.g.k);
         // SAFETY: nobody writes an input; scratch belongs to this thread.
         let (from, to) = unsafe { (values.slice::<T>(), io.scratch.slice_mut::<T>(behind..behind + all * k)) };
-        for (filter, from) in from.chunks_exact(all.max(1)).enumerate() {
-            for (to, value) in to.chunks_exact_mut(k).zip(from) {
-                to[filter] = *value;
-            }
+        if k > 0 {
+            interleave(from, all, k, to);
         }
         to.as_ptr()
     }

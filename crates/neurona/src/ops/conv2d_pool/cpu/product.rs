@@ -8,6 +8,7 @@ use crate::cpu::kernel::{Io, Kernel, Prepared, Strand, Strands, share};
 use crate::cpu::simd::vectorized;
 use crate::ops::conv2d::cpu::Band;
 use crate::ops::max_pool2d::cpu::pool;
+use crate::ops::permute::cpu::separate;
 use crate::ops::pool::Pool;
 
 /// See [`forward`](super::forward).
@@ -94,12 +95,10 @@ impl Product {
             }
         }
         if self.options.to_rows {
-            for k in 0..g.k {
-                let at = ((image * g.k + k) * down + rows.start) * across;
-                // SAFETY: these rows belong to this task.
-                let out = unsafe { io.outputs[0].slice_mut::<f32>(at..at + windows) };
-                out.iter_mut().zip(y[k..].iter().step_by(g.k)).for_each(|(out, y)| *out = *y);
-            }
+            let (first, step) = (image * g.k * down + rows.start, down * across);
+            let planes = io.outputs[0].part::<f32>(first * across, (g.k - 1) * step + windows);
+            // SAFETY: these rows belong to this task.
+            unsafe { separate(y, g.k, planes, step) };
         }
     }
 
