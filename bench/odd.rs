@@ -6,6 +6,7 @@
 //! `conv IMAGES CHANNELS HEIGHT WIDTH FILTERS ROWS COLUMNS STRIDE PADDING_ROWS PADDING_COLUMNS DILATION GROUPS`,
 //! `net NAME SIZE IMAGES` (a network that `models::Spec` knows),
 //! `stack SIZE IMAGES CHANNELS…` (3×3 convolutions, each with relu and a pool of 2×2, and a linear layer),
+//! `norms SIZE IMAGES CHANNELS…` (the same with batch norm behind each convolution),
 //! `mlp IMAGES WIDTHS…`. Prints the seconds of a convolution's forward pass and of its three passes, or of a network's
 //! inference and of its training step.
 
@@ -14,7 +15,7 @@ use neurona::cpu::gemm::Activation;
 use neurona::cpu::kernel::{Buf, Io, Kernel};
 use neurona::cpu::team::Team;
 use neurona::models::{self, Spec};
-use neurona::nn::{Conv2d, Flatten, Forward, Linear, MaxPool2d, ReLU, Sequential};
+use neurona::nn::{BatchNorm2d, Conv2d, Flatten, Forward, Linear, MaxPool2d, ReLU, Sequential};
 use neurona::optim::{Optimizer, Sgd};
 use neurona::{Tensor, no_grad};
 use std::error::Error;
@@ -41,9 +42,9 @@ fn main() -> Outcome<()> {
                 };
                 network(&*Spec::new(words[1], 10)?.images([3, size, size]).build()?, &[images, 3, size, size], seconds)?
             }
-            Some(&"stack") => {
+            Some(&kind @ ("stack" | "norms")) => {
                 let [size, images, ref channels @ ..] = numbers(1)?[..] else { return Err("no size".into()) };
-                network(&stack(size, channels)?, &[images, channels[0], size, size], seconds)?
+                network(&stack(size, channels, kind == "norms")?, &[images, channels[0], size, size], seconds)?
             }
             Some(&"mlp") => {
                 let [images, ref widths @ ..] = numbers(1)?[..] else { return Err("no images".into()) };
@@ -57,11 +58,15 @@ fn main() -> Outcome<()> {
     Ok(())
 }
 
-/// 3×3 convolutions of these channels, each with relu and a pool, and a linear layer.
-fn stack(mut size: usize, channels: &[usize]) -> neurona::Result<Sequential> {
+/// 3×3 convolutions of these channels, each with batch norm if asked, relu and a pool, and a linear layer.
+fn stack(mut size: usize, channels: &[usize], norms: bool) -> neurona::Result<Sequential> {
     let mut net = Sequential::new();
     for pair in channels.windows(2) {
-        net = net.add(Conv2d::new(pair[0], pair[1], 3)?.padding(1)).add(ReLU::new()).add(MaxPool2d::new(2));
+        net = net.add(Conv2d::new(pair[0], pair[1], 3)?.padding(1));
+        if norms {
+            net = net.add(BatchNorm2d::new(pair[1])?);
+        }
+        net = net.add(ReLU::new()).add(MaxPool2d::new(2));
         size /= 2;
     }
     let last = channels[channels.len() - 1];

@@ -53,7 +53,7 @@ LAYERS = {
 NETS = (
     "net mobilenet_v2 224 1", "net mobilenet_v2 224 8", "net resnet50 224 1", "net resnet50 224 8",
     "net resnet18 224 8", "net alexnet 224 8", "net vgg11 64 4",
-    "stack 28 32 1 10 20 40", "stack 28 1 1 10 20 40", "stack 31 8 5 17 33", "mlp 32 100 37 10", "mlp 1 100 37 10",
+    "norms 28 64 1 16 32", "norms 32 32 3 64 48", "norms 31 24 3 20 36", "stack 28 32 1 10 20 40", "stack 28 1 1 10 20 40", "stack 31 8 5 17 33", "mlp 32 100 37 10", "mlp 1 100 37 10",
 )  # fmt: skip
 BATCHES = {"lab": "net lenet 32", "bn": "net course_cnn 32", "mlp784": "mlp", "r18": "net resnet18_cifar 32"}
 
@@ -109,7 +109,8 @@ def torch_net(torch, line):
     size, images, *channels = numbers
     layers = []
     for i, o in zip(channels, channels[1:]):
-        layers += [nn.Conv2d(i, o, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)]
+        norm = [nn.BatchNorm2d(o)] if kind == "norms" else []
+        layers += [nn.Conv2d(i, o, 3, padding=1), *norm, nn.ReLU(), nn.MaxPool2d(2)]
     last = channels[-1] * (size // 2 ** (len(channels) - 1)) ** 2
     return nn.Sequential(*layers, nn.Flatten(), nn.Linear(last, 10)), (images, channels[0], size, size)
 

@@ -10,12 +10,14 @@ use crate::ops::{Operation, Spatial};
 use crate::tensor::{DType, Meta};
 use crate::{Error, Result};
 
-/// Operands: the convolution's images, then those of the gradient. Results: if affine dweight, dbias; those of the filters'
-/// gradient.
+/// Operands: the convolution's images, then those of the gradient. Results: dx if it is kept; if affine dweight, dbias; those
+/// of the filters' gradient.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct BatchNormPoolWeightGrad {
     pub norm: BatchNormPoolGrad,
     pub filters: Conv2dWeightGrad,
+    /// Somebody else needs what passes from one to the other, too.
+    pub keep: bool,
 }
 
 impl BatchNormPoolWeightGrad {
@@ -29,7 +31,7 @@ impl BatchNormPoolWeightGrad {
         let pool = geometry(&self.norm.pool, x)?;
         let filters = &self.filters.outputs(&[images, x])?[0];
         let g = self.filters.options.check(images, filters).map_err(|p| Error::op(self.name(), p))?;
-        match cpu::Weights::new(g, self.filters.bias, pool, self.norm.affine) {
+        match cpu::Weights::new(g, self.filters.bias, pool, self.norm.affine, self.keep) {
             Some(kernel) => Ok(Box::new(kernel)),
             None => Err(Error::op(self.name(), "is for few filters, few channels and many images")),
         }
@@ -45,12 +47,15 @@ impl Operation for BatchNormPoolWeightGrad {
     }
     fn outputs(&self, inputs: &[&Meta]) -> Result<Metas> {
         let mut metas = self.norm.outputs(&inputs[1..])?;
-        let dx = metas.remove(0);
+        let dx = metas[0].clone();
+        if !self.keep {
+            metas.remove(0);
+        }
         metas.extend(self.filters.outputs(&[inputs[0], &dx])?);
         Ok(metas)
     }
     fn spatial(&self) -> Spatial {
-        Spatial::of(&[0, 1, 2], &[])
+        Spatial::of(&[0, 1, 2], if self.keep { &[0] } else { &[] })
     }
     fn cpu(&self, inputs: &[Operand], _outputs: &[Operand]) -> Result<Box<dyn Kernel>> {
         let metas: Vec<&Meta> = inputs.iter().map(|operand| &operand.meta).collect();

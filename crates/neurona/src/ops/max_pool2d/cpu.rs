@@ -118,7 +118,10 @@ impl Window {
                 }
             }
             store::<T, L, EDGE>(y, at + channel, best.value);
-            store::<u8, L, EDGE>(places, at + channel, best.place.map(T::byte));
+            // By a loop: what `map` calls may not be inlined.
+            let mut bytes = [0; L];
+            bytes.iter_mut().zip(best.place).for_each(|(byte, place)| *byte = place.byte());
+            store::<u8, L, EDGE>(places, at + channel, bytes);
         }
     }
 }

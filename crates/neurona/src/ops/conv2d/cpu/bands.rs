@@ -76,13 +76,13 @@ impl Bands {
         self.tasks
     }
 
-    fn from_rows(&self) -> bool {
+    fn by_rows(&self) -> bool {
         self.winners.is_some_and(|winners| winners.from_rows)
     }
 
     /// Whether images are laid anew in scratch.
     fn laid_anew(&self) -> bool {
-        self.g.padded() || self.from_rows()
+        self.g.padded() || self.by_rows()
     }
 
     /// Floats of an image with its padding, and of a band.
@@ -108,7 +108,7 @@ impl Bands {
         let room = io.scratch.part::<u8>(self.before(), floats * size_of::<f32>());
         // SAFETY: nobody writes an input; scratch belongs to this thread.
         let (from, to) = unsafe { (given.slice::<f32>(), room.slice_mut::<f32>(0..floats)) };
-        if self.from_rows() {
+        if self.by_rows() {
             pad_planes(to, from, g, 0..self.padded.h);
         } else {
             pad(to, from, g, 0..self.padded.h, 0..g.c, g.c);

@@ -68,12 +68,15 @@ struct Lines {
     image: usize,
 }
 
-/// Gradients by the output that somebody makes just before they are needed, so that they never leave a core's caches.
+/// Gradients by the output that somebody makes just before they are needed, while they are in a core's caches.
 pub(crate) struct Fresh<'a> {
     /// Makes those of an image, `[oh, ow, k]`.
     pub make: &'a dyn Fn(usize, &mut [f32]),
-    /// Room for them, in the running thread's scratch beside what this kernel asks for itself.
+    /// Room for an image's, in the running thread's scratch beside what this kernel asks for itself; nothing where they are
+    /// kept.
     pub room: Buf,
+    /// Of what they are made, images of the same size: asked for ahead.
+    pub from: *const f32,
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -166,19 +169,29 @@ impl WeightGrad {
 
     /// The gradient for kernels that make the output's gradients themselves, an image at a time: where one task needs an
     /// image, and needs all of it.
-    pub(crate) fn of_fresh(g: Geometry, with_bias: bool) -> Option<Self> {
+    ///
+    /// Where they are `kept`, the second input is their memory, and making them must be hidden behind something: Winograd's
+    /// products.
+    pub(crate) fn of_fresh(g: Geometry, with_bias: bool, kept: bool) -> Option<Self> {
         if Few::new(g, few::Pass::WeightGrad { with_bias, step: None }).is_some() {
             return None;
         }
         let grad = WeightGrad::new(g, with_bias);
+        if kept {
+            let has_images = grad.winograd.as_ref().is_some_and(winograd::WeightGrad::has_images);
+            return (has_images && grad.grouped.is_none()).then_some(grad);
+        }
         let other_ways = grad.grouped.is_some() || grad.winograd.is_some() || grad.product.is_some();
         let whole = grad.cut.groups > 0 && grad.cut.blocks == 1 && grad.blocks == (1, 1) && g.groups == 1 && g.k > 0;
         (whole && !other_ways && grad.alone.is_none()).then_some(grad)
     }
 
-    /// Its first phase with such gradients. Of the inputs, the images alone are read.
+    /// Its first phase with such gradients. Of the inputs, the images alone are read, unless gradients are kept.
     pub(crate) fn run_fresh(&self, task: usize, io: &Io<'_>, fresh: Fresh<'_>) {
-        self.multiply(task, io, Some(fresh));
+        match &self.winograd {
+            Some(winograd) => winograd.run_fresh(task, io, &fresh),
+            None => self.multiply(task, io, Some(fresh)),
+        }
     }
 
     /// The rows of a block that are among these rows of the output.

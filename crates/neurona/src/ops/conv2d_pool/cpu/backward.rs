@@ -10,6 +10,7 @@ use crate::cpu::simd::vectorized;
 use crate::cpu::storage::GAP;
 use crate::cpu::stream::{OWN, prefetch_part};
 use crate::ops::conv2d::cpu::{pad, pad_planes};
+use crate::ops::permute::cpu::interleave;
 use crate::ops::sgd_step::Options;
 use crate::ops::sgd_step::tile::{Along, Gradients};
 use std::ops::Range;

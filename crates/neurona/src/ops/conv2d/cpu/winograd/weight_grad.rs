@@ -1,7 +1,7 @@
 //! The gradient for 3×3 filters: windows and output gradients are transformed, multiplied point by point as 36 matrix
 //! products over tiles, and the sums are transformed back.
 
-use super::super::weight_grad::sums::column_sums;
+use super::super::weight_grad::{Fresh, sums::column_sums};
 use super::grid::Grid;
 use super::transform::{Filters, GROUP, POINTS, TAPS, Tile, transforms};
 use super::{APART, FILTERS, ON, possible};
@@ -206,10 +206,22 @@ impl WeightGrad {
         (self.taps() + more) * size_of::<f32>()
     }
 
+    /// Whether each task has images of its own, none of which another one needs.
+    pub fn has_images(&self) -> bool {
+        self.way == Way::Images && self.grid.n.is_multiple_of(self.pieces)
+    }
+
+    /// The first phase with gradients by the output that are made where they are needed. Their memory is an input all the
+    /// same.
+    pub fn run_fresh(&self, task: usize, io: &Io<'_>, fresh: &Fresh<'_>) {
+        assert!(self.has_images());
+        self.some_images(task, io, Some(fresh));
+    }
+
     pub fn run(&self, phase: usize, task: usize, io: &Io<'_>) {
         let chunk = phase / 2;
         match (self.way, phase % 2) {
-            (Way::Images, 0) => self.some_images(task, io),
+            (Way::Images, 0) => self.some_images(task, io, None),
             (Way::Images, _) => self.finish(task, io),
             _ if chunk == self.chunks => self.finish(task, io),
             (_, 0) => self.transform(chunk, task, io),
@@ -331,7 +343,7 @@ impl WeightGrad {
         point: usize,
         [products, product]: [usize; 2],
         columns: usize,
-        io: &Io<'_>,
+        [x_from, dy_from]: [*const f32; 2],
     ) -> Ahead {
         if next.is_empty() {
             return Ahead::NOTHING;
@@ -344,14 +356,14 @@ impl WeightGrad {
         let dy = floats(self.grid.given(next), self.all_filters());
         let some = share(x.len() + dy.len(), products, product);
         let from = match some.start.checked_sub(x.len()) {
-            None => io.inputs[0].ptr::<f32>().wrapping_add(x.start + some.start),
-            Some(start) => io.inputs[1].ptr::<f32>().wrapping_add(dy.start + start),
+            None => x_from.wrapping_add(x.start + some.start),
+            Some(start) => dy_from.wrapping_add(dy.start + start),
         };
         Ahead::run(from, some.len(), columns)
     }
 
     /// Transforms a task's images and adds up their products, in sums of its own.
-    fn some_images(&self, task: usize, io: &Io<'_>) {
+    fn some_images(&self, task: usize, io: &Io<'_>, fresh: Option<&Fresh<'_>>) {
         let all = share(self.grid.total(), self.pieces, task);
         let chunks = all.len().div_ceil(self.chunk).max(1);
         let tiles = |chunk: usize| {
@@ -361,14 +373,26 @@ impl WeightGrad {
         let taken = io.scratch.ptr::<f32>().wrapping_add(self.taps());
         let sums = io.workspace.ptr::<f32>().wrapping_add(self.sums_at(task));
         let products = self.groups * self.panels.len();
+        let of_image = self.grid.total() / self.grid.n.max(1);
+        let size = self.grid.out[0] * self.grid.out[1] * self.all_filters();
+        let given = [0, 1].map(|i| io.inputs[i].ptr::<f32>().cast_const());
+        let from = fresh.map_or(given, |fresh| [given[0], fresh.from]);
         for chunk in 0..chunks {
+            if let Some(fresh) = fresh {
+                // The images that begin here.
+                let tiles = tiles(chunk);
+                for image in tiles.start.div_ceil(of_image)..tiles.end.div_ceil(of_image) {
+                    // SAFETY: this task has this image.
+                    (fresh.make)(image, unsafe { io.inputs[1].slice_mut(image * size..(image + 1) * size) });
+                }
+            }
             self.add_bias([task, chunk], [self.pieces * chunks, task * chunks + chunk], io);
             self.take(tiles(chunk), 0, taken, io);
             let next = if chunk + 1 < chunks { tiles(chunk + 1) } else { 0..0 };
             let start = if chunk == 0 { Start::Zero } else { Start::Sum };
             for point in 0..POINTS {
                 for (product, (group, panel)) in self.all_panels().enumerate() {
-                    let ahead = self.ahead(next.clone(), point, [products, product], panel.width.columns, io);
+                    let ahead = self.ahead(next.clone(), point, [products, product], panel.width.columns, from);
                     let at = point * self.planes()[2] + group * self.k * self.c + panel.start;
                     let sums = (sums.wrapping_add(at), &self.c_rows[0][..]);
                     let ranges = [0..self.k, 0..tiles(chunk).len()];
@@ -390,6 +414,7 @@ impl WeightGrad {
         let sums = io.workspace.ptr::<f32>().wrapping_add(self.sums_at(0) + point * self.planes()[2]);
         let parts = tiles.div_ceil(DEPTH);
         let (products, mut product) = (parts * self.groups * self.panels.len(), 0);
+        let from = [0, 1].map(|i| io.inputs[i].ptr::<f32>().cast_const());
         for part in 0..parts {
             let start = if chunk + part == 0 { Start::Zero } else { Start::Sum };
             for (group, panel) in self.all_panels() {
@@ -397,7 +422,7 @@ impl WeightGrad {
                 let at = group * self.k * self.c + panel.start;
                 let sums = (sums.wrapping_add(at), &self.c_rows[0][..]);
                 let next = if chunk + 1 < self.chunks { self.tiles(chunk + 1) } else { 0..0 };
-                let ahead = self.ahead(next, point, [products, product], panel.width.columns, io);
+                let ahead = self.ahead(next, point, [products, product], panel.width.columns, from);
                 product += 1;
                 // SAFETY: this point's sums belong to this task; no task of this phase writes tiles.
                 unsafe { self.multiply([point, group], ranges, panel, sums, start, ahead, io.workspace.ptr::<f32>()) };
