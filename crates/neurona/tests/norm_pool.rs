@@ -308,15 +308,15 @@ fn whoever_else_needs_the_images_gets_them() -> Result<()> {
     Ok(())
 }
 
-/// All that can be seen of a first convolution's block but what its images' gradient would be, and the steps of its plan.
-fn first_layer(filter: usize, fuse: bool, images: bool, hold: bool) -> Result<(Seen, Vec<String>)> {
+/// All that can be seen of a convolution's block, with its images' gradient if it is asked for, and the steps of its plan.
+fn behind([channels, filter]: [usize; 2], fuse: bool, images: bool, hold: bool) -> Result<(Seen, Vec<String>)> {
     set_fusion(fuse);
     let leaf = |seed, shape: &[usize]| stream(seed, shape, DType::F32, -1.0, 1.0)?.requires_grad();
-    let mut x = stream(1, [64, 3, 24, 24], DType::F32, -1.0, 1.0)?;
+    let mut x = stream(1, [64, channels, 24, 24], DType::F32, -1.0, 1.0)?;
     if images {
         x = x.requires_grad()?;
     }
-    let named = [("dfilters", leaf(2, &[32, 3, filter, filter])?), ("dbias", leaf(3, &[32])?)];
+    let named = [("dfilters", leaf(2, &[32, channels, filter, filter])?), ("dbias", leaf(3, &[32])?)];
     let norm = [("dscale", leaf(4, &[32])?), ("dshift", leaf(5, &[32])?)];
     let buffers = [Tensor::zeros([32], DType::F32)?, Tensor::ones([32], DType::F32)?, Tensor::scalar(4i64)];
     let buffers = buffers.iter().map(Buffer::new).collect::<Result<Vec<_>>>()?;
@@ -349,6 +349,9 @@ fn first_layer(filter: usize, fuse: bool, images: bool, hold: bool) -> Result<(S
     for (name, buffer) in ["mean", "variance"].into_iter().zip(&buffers) {
         seen.push((name, buffer.get()?.to_vec::<f64>()?));
     }
+    if let Some(dx) = x.grad() {
+        seen.push(("dx", dx.to_vec::<f64>()?));
+    }
     Ok((seen, steps))
 }
 
@@ -357,34 +360,50 @@ fn first_layer(filter: usize, fuse: bool, images: bool, hold: bool) -> Result<(S
 /// is not even stored.
 #[test]
 fn behind_the_first_convolution() -> Result<()> {
-    const BOTH: &str = "batch_norm·relu·max_pool2d_grad·conv2d_weight_grad";
     const WINNERS: [&str; 2] = ["conv2d·statistics·max_pool2d", "conv2d·batch_norm·relu·max_pool2d_grad"];
     let _alone = alone();
-    for (filter, joined) in [(3, &WINNERS[..]), (5, &[BOTH])] {
-        let plain = first_layer(filter, false, false, false);
-        set_fusion(true);
-        let (plain, fused) = (plain?, first_layer(filter, true, false, false)?);
-        assert!(joined.iter().all(|name| has(&fused.1, name)), "{:?}", fused.1);
-        for ((name, want), (_, got)) in plain.0.iter().zip(&fused.0) {
-            // Behind a normalisation a bias has the gradient 0.
-            let least = if name.starts_with('d') { 100.0 } else { 1e-2 };
-            let largest = want.iter().fold(least, |a: f64, b| a.max(b.abs()));
-            for (got, want) in got.iter().zip(want) {
-                assert!((got - want).abs() <= 1e-5 * largest, "{name}: {got} fused, {want} one by one");
-            }
-        }
-        for threads in [1, 3] {
-            set_num_threads(threads);
-            assert_eq!(first_layer(filter, true, false, false)?.0, fused.0, "{threads} threads");
-        }
-        let statistics = |seen: &Seen| seen[4..].to_vec();
+    for (sizes, joined) in [([3, 3], &WINNERS[..]), ([3, 5], &[BOTH])] {
+        let fused = as_one_by_one(sizes, false, joined)?;
+        let statistics = |seen: &Seen| seen[4..6].to_vec();
         for (images, hold) in [(true, false), (false, true)] {
-            let (seen, steps) = first_layer(filter, true, images, hold)?;
+            let (seen, steps) = behind(sizes, true, images, hold)?;
             assert!(!joined.iter().any(|name| has(&steps, name)) && has(&steps, BACKWARD), "{steps:?}");
             // Statistics have the same bits, whatever else is asked for.
-            assert_eq!(statistics(&seen), statistics(&fused.0));
+            assert_eq!(statistics(&seen), statistics(&fused));
         }
     }
+    Ok(())
+}
+
+const BOTH: &str = "batch_norm·relu·max_pool2d_grad·conv2d_weight_grad";
+
+/// Checks that a block whose plan has these steps gives what its ops give one by one, whatever the number of threads.
+fn as_one_by_one(sizes: [usize; 2], images: bool, joined: &[&str]) -> Result<Seen> {
+    let plain = behind(sizes, false, images, false);
+    set_fusion(true);
+    let (plain, fused) = (plain?, behind(sizes, true, images, false)?);
+    assert!(joined.iter().all(|name| has(&fused.1, name)), "{:?}", fused.1);
+    for ((name, want), (_, got)) in plain.0.iter().zip(&fused.0) {
+        // Behind a normalisation a bias has the gradient 0.
+        let least = if name.starts_with('d') { 100.0 } else { 1e-2 };
+        let largest = want.iter().fold(least, |a: f64, b| a.max(b.abs()));
+        for (got, want) in got.iter().zip(want) {
+            assert!((got - want).abs() <= 1e-5 * largest, "{name}: {got} fused, {want} one by one");
+        }
+    }
+    for threads in [1, 3] {
+        set_num_threads(threads);
+        assert_eq!(behind(sizes, true, images, false)?.0, fused.0, "{threads} threads");
+    }
+    Ok(fused.0)
+}
+
+/// Behind later convolutions the images' gradient is needed, too: what both are made of is made beside the filters', where
+/// tasks have images of their own, and kept.
+#[test]
+fn behind_later_convolutions() -> Result<()> {
+    let _alone = alone();
+    as_one_by_one([16, 3], true, &[BOTH, "conv2d_input_grad"])?;
     Ok(())
 }
 

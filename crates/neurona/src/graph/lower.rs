@@ -5,8 +5,8 @@
 
 mod conv_pool;
 mod elementwise;
-mod first_layer;
 mod fold;
+mod into_filters;
 mod layout;
 mod loss;
 mod norm_pool;
@@ -43,7 +43,7 @@ pub(crate) fn lower(ir: Ir, fuse: bool, device: Device, mixed: Option<DType>) ->
         let ir = norm_pool::join(fold::batch_norm(ir)?, device)?;
         let ir = if device == Device::Cpu { conv_pool::join(ir)? } else { ir };
         let ir = fuse_relu(pool::mask_first(ir, device)?, device)?;
-        if device == Device::Cpu { first_layer::join(winners::join(statistics::join(ir)?)?)? } else { ir }
+        if device == Device::Cpu { into_filters::join(winners::join(statistics::join(ir)?)?)? } else { ir }
     } else {
         ir
     };

@@ -53,10 +53,10 @@ pub(super) fn join(ir: Ir) -> Result<Ir> {
                 let mut inputs = operands[conv].clone();
                 inputs.extend(norm.affine.then(|| node.inputs[1]));
                 let given = new.add(op.clone().into(), &inputs, node.place)?;
-                let [winner, statistics, _] = new.results(given)[..] else { return Ok(new.take(node)) };
+                let given = new.results(given);
                 let last = node.inputs.len() - 1;
-                (node.inputs[0], node.inputs[last]) = (winner, statistics);
-                winners.insert(index, new.results(given));
+                (node.inputs[0], node.inputs[last]) = (given[0], given[1]);
+                winners.insert(index, given);
                 let norm = new.add(norm.clone().into(), &node.inputs, node.place)?;
                 normal.insert(index, Value { node: norm, out: 0 });
                 new.results(norm)

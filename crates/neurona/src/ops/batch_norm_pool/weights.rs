@@ -1,5 +1,5 @@
 //! The gradient, and with it that of the filters of a convolution before it: what a lowering pass makes of the two on CPU
-//! cores where nobody else needs what passes between them, as behind a network's first convolution.
+//! cores, an image at a time. What passes between them is a result where somebody else needs it.
 
 use super::{BatchNormPoolGrad, cpu, geometry};
 use crate::cpu::kernel::Kernel;
