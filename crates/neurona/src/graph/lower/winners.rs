@@ -35,10 +35,9 @@ pub(super) fn join(ir: Ir) -> Result<Ir> {
     if parts.is_empty() {
         return Ok(ir);
     }
-    // Operands of the convolutions, results of what gives winners, these normalised, and the filters' gradients, by node.
+    // Operands of the convolutions, winners when they are normalised and their places, and the filters' gradients, by node.
     let mut operands: HashMap<usize, SmallVec<[Value; 4]>> = HashMap::new();
-    let mut winners: HashMap<usize, SmallVec<[Value; 2]>> = HashMap::new();
-    let mut normal: HashMap<usize, Value> = HashMap::new();
+    let mut normal: HashMap<usize, [Value; 2]> = HashMap::new();
     let mut filters: HashMap<usize, SmallVec<[Value; 2]>> = HashMap::new();
     ir.rewrite(|new, index, mut node| {
         Ok(match parts.get(&index) {
@@ -56,16 +55,15 @@ pub(super) fn join(ir: Ir) -> Result<Ir> {
                 let given = new.results(given);
                 let last = node.inputs.len() - 1;
                 (node.inputs[0], node.inputs[last]) = (given[0], given[1]);
-                winners.insert(index, given);
                 let norm = new.add(norm.clone().into(), &node.inputs, node.place)?;
-                normal.insert(index, Value { node: norm, out: 0 });
+                normal.insert(index, [Value { node: norm, out: 0 }, given[2]]);
                 new.results(norm)
             }
             Some(Part::Gradient(norm, op)) => {
-                let (given, inputs) = (&winners[norm], node.inputs);
-                let conv = &new.nodes[given[0].node].inputs;
+                let ([pooled, places], inputs) = (normal[norm], node.inputs);
+                let conv = &new.nodes[places.node].inputs;
                 // Slopes, pooled images and places; deviation; images and filters; scales.
-                let mut all = vec![inputs[0], normal[norm], given[2], inputs[3], conv[0], conv[1]];
+                let mut all = vec![inputs[0], pooled, places, inputs[3], conv[0], conv[1]];
                 all.extend(op.options.affine.then(|| inputs[4]));
                 let joined = new.add(op.clone().into(), &all, node.place)?;
                 let mut results = new.results(joined);

@@ -166,11 +166,11 @@ pub(crate) fn measures(g: Geometry) -> bool {
     Few::new(g, Pass::Forward { bias: false, activation: Activation::None }).is_none()
 }
 
-/// The fastest kernel that measures what it gives.
-pub(crate) fn measuring(g: Geometry, bias: bool, scaled: bool, activation: Activation) -> Box<dyn Kernel> {
+/// The fastest kernel that measures what it gives, which nothing has changed yet.
+pub(crate) fn measuring(g: Geometry, bias: bool) -> Box<dyn Kernel> {
     match Bands::new(g, bias, None) {
         Some(bands) => Box::new(bands),
-        None => Box::new(Forward::new(g, bias, scaled, activation).measuring()),
+        None => Box::new(Forward::new(g, bias, false, Activation::None).measuring()),
     }
 }
 
@@ -255,14 +255,7 @@ impl Cut {
 
 /// Copies rows of an image with zeros around them: `rows` count from the top of the padding, and
 /// `channels` of each pixel are kept, at `stride` floats from pixel to pixel.
-pub(crate) fn pad(
-    out: &mut [f32],
-    image: &[f32],
-    g: &Geometry,
-    rows: Range<usize>,
-    channels: Range<usize>,
-    stride: usize,
-) {
+fn pad(out: &mut [f32], image: &[f32], g: &Geometry, rows: Range<usize>, channels: Range<usize>, stride: usize) {
     let [top, left] = g.padding;
     let line = g.padded_w() * stride;
     for (row, out) in rows.zip(out.chunks_exact_mut(line)) {
@@ -285,8 +278,13 @@ pub(crate) fn pad(
     }
 }
 
-/// Rows of an image `[c, h, w]`, counted from the top of its padding, with channels last and margins.
-pub(crate) fn pad_planes(out: &mut [f32], image: &[f32], g: &Geometry, rows: Range<usize>) {
+/// Rows of an image, counted from the top of its padding, with all channels last and margins; it may come by rows.
+pub(crate) fn pad_image(out: &mut [f32], image: &[f32], g: &Geometry, rows: Range<usize>, by_rows: bool) {
+    if by_rows { pad_planes(out, image, g, rows) } else { pad(out, image, g, rows, 0..g.c, g.c) }
+}
+
+/// The same of an image `[c, h, w]`.
+fn pad_planes(out: &mut [f32], image: &[f32], g: &Geometry, rows: Range<usize>) {
     let ([top, left], line) = (g.padding, g.padded_w() * g.c);
     if !g.padded() {
         return interleave(&image[rows.start * g.w..], g.h * g.w, g.c, out);

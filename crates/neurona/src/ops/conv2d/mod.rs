@@ -172,7 +172,7 @@ impl Operation for Conv2d {
         let bias = inputs.len() > 2;
         Ok(match inputs[0].meta.dtype {
             DType::F64 => Box::new(reference::ForwardReference::<f64>::new(g, bias, self.activation)),
-            _ if self.statistics => cpu::measuring(g, bias, self.scaled, self.activation),
+            _ if self.statistics => cpu::measuring(g, bias),
             _ => cpu::forward(g, bias, self.scaled, self.activation),
         })
     }

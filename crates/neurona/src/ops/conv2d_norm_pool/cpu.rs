@@ -19,7 +19,7 @@ use crate::cpu::kernel::{Buf, Io, Kernel, share};
 use crate::cpu::simd::vectorized;
 use crate::cpu::storage::GAP;
 use crate::cpu::stream::{OWN, prefetch_part};
-use crate::ops::conv2d::cpu::{Bands, DEPTH, Geometry, pad, pad_planes};
+use crate::ops::conv2d::cpu::{Bands, DEPTH, Geometry, pad_image};
 use micro::{Gather, Lay, Products, gatherer, lanes, layer, products};
 use std::ops::Range;
 
@@ -191,11 +191,7 @@ impl Backward {
             let from = &x[image * size..][..size];
             let all = 0..g.h + 2 * g.padding[0];
             let inside = &mut padded[..all.len() * g.padded_w() * g.c];
-            if self.options.from_rows {
-                pad_planes(inside, from, g, all);
-            } else {
-                pad(inside, from, g, all, 0..g.c, g.c);
-            }
+            pad_image(inside, from, g, all, self.options.from_rows);
             let next = if far && image + 1 < images.end { &x[(image + 1) * size..][..size] } else { &[] };
             sums.fill(0.0);
             for first in (0..down).step_by(self.rows) {

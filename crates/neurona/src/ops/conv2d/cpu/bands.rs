@@ -6,7 +6,7 @@
 
 use super::forward::Band;
 use super::measure::{Measure, TOGETHER, WIDEST};
-use super::{Forward, Geometry, pad, pad_planes};
+use super::{Forward, Geometry, pad_image};
 use crate::cpu::block::Block;
 use crate::cpu::gemm::{Activation, task_count};
 use crate::cpu::kernel::{Buf, Io, Kernel, Prepared, share};
@@ -108,11 +108,7 @@ impl Bands {
         let room = io.scratch.part::<u8>(self.before(), floats * size_of::<f32>());
         // SAFETY: nobody writes an input; scratch belongs to this thread.
         let (from, to) = unsafe { (given.slice::<f32>(), room.slice_mut::<f32>(0..floats)) };
-        if self.by_rows() {
-            pad_planes(to, from, g, 0..self.padded.h);
-        } else {
-            pad(to, from, g, 0..self.padded.h, 0..g.c, g.c);
-        }
+        pad_image(to, from, g, 0..self.padded.h, self.by_rows());
         room
     }
 

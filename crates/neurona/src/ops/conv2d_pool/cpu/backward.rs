@@ -9,7 +9,7 @@ use crate::cpu::kernel::{Buf, Io, Kernel, Plain, Strand, Strands, share};
 use crate::cpu::simd::vectorized;
 use crate::cpu::storage::GAP;
 use crate::cpu::stream::{OWN, prefetch_part};
-use crate::ops::conv2d::cpu::{pad, pad_planes};
+use crate::ops::conv2d::cpu::pad_image;
 use crate::ops::permute::cpu::interleave;
 use crate::ops::sgd_step::Options;
 use crate::ops::sgd_step::tile::{Along, Gradients};
@@ -194,11 +194,7 @@ impl Backward {
             // SAFETY: scratch belongs to this thread.
             let out = unsafe { io.scratch.slice_mut::<f32>(at..at + rows.len() * line) };
             let image = &x[image * g.h * g.w * g.c..][..g.h * g.w * g.c];
-            if self.by_rows.images {
-                pad_planes(out, image, g, rows.clone());
-            } else {
-                pad(out, image, g, rows.clone(), 0..g.c, g.c);
-            }
+            pad_image(out, image, g, rows.clone(), self.by_rows.images);
         }
         io.scratch.ptr::<f32>().wrapping_sub(top * line)
     }
